@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the loop asks of anything that guesses the next tokens.
+
+Shapes: K drafted tokens, C candidates per position, F feature layers, D hidden size
+of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import mlx.core as mx
+
+Source = Literal["a", "l"]
+"""How a drafted token is shown once accepted: by the drafter, by lookup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The tokens a drafter guesses after the anchor.
+
+    Attributes:
+        token_ids: [K] int32, possibly unevaluated; K may be 0.
+        source: what kind of drafter made it.
+        candidates: [K, C] int32 ids the draft was drawn from; None when it is a point
+            mass on ``token_ids``.
+        probs: [K, C] float32, the distribution over ``candidates`` that token i really
+            was drawn from given tokens 1..i-1; None when it is a point mass.
+    """
+
+    token_ids: mx.array
+    source: Source = "a"
+    candidates: mx.array | None = None
+    probs: mx.array | None = None
+
+    def __len__(self) -> int:
+        return self.token_ids.shape[0]
+
+
+def empty_proposal() -> Proposal:
+    """A proposal of no tokens: the cycle becomes a plain step."""
+    return Proposal(mx.zeros((0,), dtype=mx.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSampling:
+    """How a drafter that draws its tokens draws them.
+
+    Attributes:
+        temperature: 0 drafts greedily.
+        seed: base of every random key of the request.
+        position: absolute position of the first drafted token.
+        round: number of the cycle, so that a position drafted again after a
+            rejection gets fresh noise.
+        coupled: draw with the noise the target uses for the same position (seeded
+            requests), so that both pick the same token where they agree.
+    """
+
+    temperature: float = 0.0
+    seed: int = 0
+    position: int = 0
+    round: int = 0
+    coupled: bool = False
+
+
+class Drafter(Protocol):
+    """Guesses tokens; never decides what is emitted.
+
+    ``block_size`` - 1 is the largest proposal. ``needs_tokens`` is True when
+    ``propose`` reads tokens committed by the previous cycle on the host, so the loop
+    must wait for them; a drafter that always proposes nothing leaves it False.
+    ``feature_layers`` are the target layers whose output ``observe`` gets, in order;
+    empty when it needs none.
+    """
+
+    block_size: int
+    needs_tokens: bool
+    feature_layers: tuple[int, ...]
+
+    def new_state(self) -> Any:
+        """Memory of one request, before any token."""
+        ...
+
+    def observe(
+        self, state: Any, token_ids: Sequence[int], features: mx.array | None
+    ) -> None:
+        """Take note of newly committed tokens and newly cached rows.
+
+        Args:
+            state: from ``new_state``.
+            token_ids: committed tokens since the last call, in order: the prompt
+                first, then each cycle's run.
+            features: [n, F * D] rows of positions cached since the last call, or None
+                when the drafter asks for no feature layers. Rows trail the tokens by
+                one: the last committed token is the anchor and is not cached yet.
+        """
+        ...
+
+    def propose(
+        self, state: Any, anchor: mx.array, limit: int, sampling: DraftSampling
+    ) -> Proposal:
+        """At most ``limit`` tokens to follow ``anchor``.
+
+        Leaves no uncommitted row behind: calling it twice gives the same answer.
+
+        Args:
+            state: from ``new_state``.
+            anchor: [] int32, the last committed token, possibly unevaluated.
+            limit: how many drafts are useful, from the token budget.
+            sampling: how to draw, for drafters that draw.
+        """
+        ...

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error splashpy raises for a person, drawn as a tree.
+
+::
+
+    SplashError                     the command line prints it, without a traceback
+    ├── UsageError                  the call or its values are wrong        exit 2
+    ├── PackageError                a model cannot be used                  exit 3
+    │   ├── ModelUnknownError       no such name                            exit 3
+    │   ├── ModelMissingError       known, not installed                    exit 3
+    │   ├── ModelKindError          not something splashpy can run          exit 3
+    │   ├── RemoteCodeError         the repository wants to run its code    exit 3
+    │   ├── PairError               target and drafter do not fit           exit 3
+    │   ├── IntegrityError          a file is damaged or incomplete         exit 5
+    │   └── VersionError            written by a newer or unknown format    exit 1
+    ├── CapacityError               more memory or context than there is    exit 4
+    │   ├── ContextLengthError      prompt + answer exceed the context      exit 4
+    │   └── DiskSpaceError          not enough free disk                    exit 4
+    ├── NetworkError                the network is needed and unavailable   exit 6
+    │   ├── OfflineError            offline mode forbids it                 exit 6
+    │   ├── HubError                no answer from the source               exit 6
+    │   └── DownloadError           a transfer broke                        exit 6
+    ├── AuthorisationError          gated repository or wrong key           exit 8
+    ├── TemplateError               chat template missing or failing        exit 1
+    ├── PermissionDeniedError       a directory cannot be written           exit 1
+    ├── TerminalError               a terminal is needed                    exit 2
+    ├── ModelResultError            the model computed NaN                  exit 1
+    ├── EngineDiedError             the engine process ended                exit 9
+    │   └── EngineStuckError        the engine does not answer              exit 9
+    └── InternalError               a bug                                   exit 1
+
+A mistake inside the library (wrong shape, wrong length) is a plain ``ValueError``:
+it is a bug, and a traceback is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class SplashError(Exception):
+    """A failure a person can act on.
+
+    Args:
+        message: what happened, with the values that matter.
+        why: the reason, with numbers; empty when the message says it all.
+        fix: commands or steps that help, each usable as printed.
+    """
+
+    code: ClassVar[str] = "E-INTERNAL"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, why: str = "", fix: Sequence[str] = ()):
+        super().__init__(message)
+        self.message = message
+        self.why = why
+        self.fix = tuple(fix)
+
+
+class UsageError(SplashError):
+    """The call or one of its values is wrong."""
+
+    code = "E-USAGE"
+    exit_code = 2
+
+
+class TerminalError(SplashError):
+    """A terminal is needed and there is none."""
+
+    code = "E-TTY"
+    exit_code = 2
+
+
+class PackageError(SplashError):
+    """A model, drafter or package cannot be used."""
+
+    code = "E-MODEL-KIND"
+    exit_code = 3
+
+
+class ModelUnknownError(PackageError):
+    """No model has this name."""
+
+    code = "E-MODEL-UNKNOWN"
+
+
+class ModelMissingError(PackageError):
+    """The model is known but not installed."""
+
+    code = "E-MODEL-MISSING"
+
+
+class ModelKindError(PackageError):
+    """The files are not a target, package or drafter splashpy supports."""
+
+    code = "E-MODEL-KIND"
+
+
+class RemoteCodeError(PackageError):
+    """The repository ships Python it wants executed; splashpy never does that."""
+
+    code = "E-CODE"
+
+
+class PairError(PackageError):
+    """Target and drafter do not belong together."""
+
+    code = "E-PAIR"
+
+
+class IntegrityError(PackageError):
+    """A file is damaged, incomplete, or differs from its recorded digest."""
+
+    code = "E-HASH"
+    exit_code = 5
+
+
+class VersionError(PackageError):
+    """The package was written for another version of the format."""
+
+    code = "E-VERSION"
+    exit_code = 1
+
+
+class CapacityError(SplashError):
+    """More memory is needed than there is."""
+
+    code = "E-FIT"
+    exit_code = 4
+
+
+class ContextLengthError(CapacityError):
+    """Prompt and answer together exceed the context."""
+
+    code = "E-CONTEXT"
+
+
+class DiskSpaceError(CapacityError):
+    """Not enough free disk."""
+
+    code = "E-DISK"
+
+
+class NetworkError(SplashError):
+    """The network is needed and not available."""
+
+    code = "E-HUB"
+    exit_code = 6
+
+
+class OfflineError(NetworkError):
+    """Offline mode forbids what is needed."""
+
+    code = "E-OFFLINE"
+
+
+class HubError(NetworkError):
+    """The source of the files does not answer."""
+
+    code = "E-HUB"
+
+
+class DownloadError(NetworkError):
+    """A transfer broke."""
+
+    code = "E-DOWNLOAD"
+
+
+class AuthorisationError(SplashError):
+    """The repository is gated or private, or a key is wrong."""
+
+    code = "E-AUTH"
+    exit_code = 8
+
+
+class TemplateError(SplashError):
+    """The chat template is missing or fails on these messages."""
+
+    code = "E-TEMPLATE"
+
+
+class PermissionDeniedError(SplashError):
+    """A directory or file cannot be written."""
+
+    code = "E-PERM"
+
+
+class ModelResultError(SplashError):
+    """The model computed values that are not numbers for one request."""
+
+    code = "E-INTERNAL"
+
+
+class EngineDiedError(SplashError):
+    """The engine process ended without being asked to."""
+
+    code = "E-ENGINE-DIED"
+    exit_code = 9
+
+
+class EngineStuckError(EngineDiedError):
+    """The engine process does not answer."""
+
+    code = "E-ENGINE-STUCK"
+
+
+class InternalError(SplashError):
+    """A bug in splashpy."""
+
+    code = "E-INTERNAL"

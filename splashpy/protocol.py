@@ -1,0 +1,612 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole language between an interface and the engine host.
+
+Commands go down, events come up; both are frozen dataclasses of numbers and strings.
+They cross a process boundary as one JSON object per line (``to_line``,
+``command_from_line``, ``event_from_line``) and cross in memory as they are.
+
+Rules of the language:
+
+- a ``Piece`` is complete text, never half a character;
+- the ``c`` pieces of a request, concatenated, are the final content exactly;
+- ``Prefill.processed`` never decreases;
+- every ``Generate`` is answered by exactly one ``Done`` or one ``Failure`` with its id;
+- unknown fields and unknown event types are ignored by the reader.
+
+This module imports nothing heavy, so every interface may use it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+
+PROTO = 1
+MAX_LINE_BYTES = 1 << 20  # longest event line; larger events are split by the writer
+
+Kind = Literal["a", "t", "l"]
+"""Where a token came from: accepted draft, the target itself, prompt lookup."""
+
+Channel = Literal["c", "r", "x"]
+"""What a token is part of: content, reasoning, tool call."""
+
+FinishReason = Literal["stop", "length", "cancelled", "tool_calls", "context_full"]
+
+
+class Piece(NamedTuple):
+    """Some text of one origin and one channel."""
+
+    text: str
+    kind: Kind
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the target's distribution becomes a token. None: the package's default.
+
+    Order of application: logit bias, penalties, temperature, top-k, top-p, min-p.
+
+    Attributes:
+        temperature: 0 picks the most likely token.
+        top_k: keep the k most likely tokens; 0 keeps all.
+        top_p: keep the smallest set whose mass reaches this; 1 keeps all.
+        min_p: drop tokens below this fraction of the most likely one; 0 keeps all.
+        repetition_penalty: divides positive and multiplies negative logits of tokens
+            seen in the window; 1 is off.
+        presence_penalty: subtracted once from tokens seen in the window; 0 is off.
+        frequency_penalty: subtracted per occurrence in the window; 0 is off.
+        penalty_window: how many of the latest tokens (prompt and answer) the three
+            penalties look at; None looks at all of them.
+        logit_bias: (token id, added logit) pairs.
+        seed: same seed, same text, whatever the drafter; None draws a fresh one.
+        stop: strings that end the answer; they are not part of it.
+        stop_token_ids: token ids that end the answer, beside the model's own.
+        ignore_eos: go on after the model's own end tokens (for measurements).
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    penalty_window: int | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """Wishes about the engine, fixed when a model is loaded.
+
+    Attributes:
+        draft: directory of a drafter that replaces the package's; None keeps it.
+        no_draft: decode one token at a time.
+        lookup: propose continuations of repeated text (n-gram lookup).
+        block_size: rows of one verify pass, at most the trained value; None: trained.
+        draft_bits: weight bits of the drafter; None: as packaged.
+        max_context: tokens of prompt plus answer; None: the model's own limit.
+        prefix_cache: keep the state of the last request for the next one.
+    """
+
+    draft: str | None = None
+    no_draft: bool = False
+    lookup: bool = True
+    block_size: int | None = None
+    draft_bits: int | None = None
+    max_context: int | None = None
+    prefix_cache: bool = True
+
+
+# --- commands -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Opens the conversation; the answer is ``EngineHello``."""
+
+    op: ClassVar[str] = "hello"
+    proto: int = PROTO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Load the model in directory ``model``; ``name`` is how people call it."""
+
+    op: ClassVar[str] = "load"
+    model: str
+    name: str = ""
+    revision: str = ""
+    options: LoadOptions = LoadOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate:
+    """Answer a conversation, or continue a raw prompt.
+
+    Attributes:
+        id: chosen by the caller, unique while the request lives.
+        messages: OpenAI message objects; empty when ``prompt`` is given.
+        prompt: raw text that no chat template touches.
+        tools: OpenAI tool objects.
+        sampling: None fields mean the package's defaults.
+        effort: reasoning effort, one of ``Ready.effort_levels``.
+        max_tokens: answer tokens at most; None: what the context leaves.
+        prefill_only: read the prompt, answer nothing.
+        draft: False decodes this request one token at a time.
+        return_token_ids: fill ``Cycle.token_ids``.
+    """
+
+    op: ClassVar[str] = "generate"
+    id: str
+    messages: tuple[dict[str, Any], ...] = ()
+    prompt: str | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+    sampling: Sampling = Sampling()
+    effort: str | None = None
+    max_tokens: int | None = None
+    prefill_only: bool = False
+    draft: bool = True
+    return_token_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """Stop a request at the next safe point; its ``Done`` says ``cancelled``."""
+
+    op: ClassVar[str] = "cancel"
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Count the prompt tokens of a conversation; answered by ``Counted``."""
+
+    op: ClassVar[str] = "count"
+    id: str
+    messages: tuple[dict[str, Any], ...] = ()
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unload:
+    """Free the model."""
+
+    op: ClassVar[str] = "unload"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Is the host alive? Answered at once, even while the target computes."""
+
+    op: ClassVar[str] = "ping"
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    """Stop everything within ``grace_ms`` and end."""
+
+    op: ClassVar[str] = "shutdown"
+    grace_ms: int = 1500
+
+
+Command = Hello | Load | Generate | Cancel | Count | Unload | Ping | Shutdown
+
+
+# --- events ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """The machine the engine computes on; 0 where the platform does not say."""
+
+    name: str = ""
+    gpu_cores: int = 0
+    memory_bytes: int = 0
+    working_set_bytes: int = 0
+    blas: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineHello:
+    """The host is there."""
+
+    ev: ClassVar[str] = "hello"
+    proto: int
+    version: str
+    pid: int
+    mlx: str = ""
+    device: Device = Device()
+
+
+LoadPhase = Literal[
+    "resolve", "download", "verify", "prepare", "map", "compile", "warmup"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProgress:
+    """How far loading is: ``done`` of ``total`` in ``unit``; total 0 is unknown."""
+
+    ev: ClassVar[str] = "load"
+    phase: LoadPhase
+    done: int = 0
+    total: int = 0
+    unit: Literal["bytes", "tensors", "kernels", ""] = ""
+    item: str = ""
+    rate: float = 0.0
+
+
+DraftStateName = Literal["active", "lookup", "off"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftState:
+    """Whether drafts are made, and if not, why."""
+
+    state: DraftStateName = "off"
+    reason: str = ""
+    bits: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlan:
+    """Bytes; ``kv_per_token`` is bytes of state per token of context."""
+
+    weights: int = 0
+    draft: int = 0
+    kv_per_token: int = 0
+    workspace: int = 0
+    budget: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The model is loaded and warm.
+
+    ``block_size`` is the largest number of tokens one cycle can commit (the target's
+    own token counted); it is the scale of every acceptance length shown.
+    """
+
+    ev: ClassVar[str] = "ready"
+    model: str
+    revision: str = ""
+    context_max: int
+    block_size: int
+    draft: DraftState = DraftState()
+    effort_levels: tuple[str, ...] = ()
+    effort_default: str = ""
+    vision: bool = False
+    tools: bool = False
+    sampling_defaults: Sampling = Sampling()
+    memory: MemoryPlan = MemoryPlan()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """The request waits; ``position`` requests are before it."""
+
+    ev: ClassVar[str] = "queued"
+    id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefill:
+    """Reading the prompt: ``cached`` tokens were restored, ``processed`` of
+    ``total`` (cached ones included) are read."""
+
+    ev: ClassVar[str] = "prefill"
+    id: str
+    total: int
+    cached: int
+    processed: int
+    elapsed_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """What one cycle committed. ``i`` = 0 is the token the prefill produced: no
+    draft, no verify pass. ``committed`` counts tokens, pieces may come later."""
+
+    ev: ClassVar[str] = "cycle"
+    id: str
+    i: int
+    drafted: int
+    accepted: int
+    committed: int
+    draft_ms: float
+    verify_ms: float
+    pieces: tuple[Piece, ...]
+    token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDelta:
+    """Part of a tool call; name and call_id come once, arguments grow."""
+
+    ev: ClassVar[str] = "tool"
+    id: str
+    index: int
+    call_id: str = ""
+    name: str = ""
+    args_delta: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts of one request; ``reasoning`` is part of ``completion``."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Durations of one request in milliseconds.
+
+    ``ttft_ms``: request accepted to first token. ``decode_ms``: first to last
+    emission; ``first_emission_tokens`` are excluded from the decode rate.
+    """
+
+    queue_ms: float = 0.0
+    prefill_ms: float = 0.0
+    ttft_ms: float = 0.0
+    decode_ms: float = 0.0
+    first_emission_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What speculation did in one request.
+
+    Attributes:
+        cycles: verify passes.
+        drafted: tokens proposed.
+        accepted: proposed tokens that were kept.
+        tau: acceptance length = tokens produced after the prefill token divided by
+            verify passes; the target's own token is counted, so 1 is plain decoding.
+        hist: hist[n - 1] = cycles that committed n tokens.
+        accepted_per_position: cycles in which draft position i + 1 was kept.
+        drafted_per_position: cycles in which draft position i + 1 was proposed.
+    """
+
+    cycles: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    tau: float = 0.0
+    hist: tuple[int, ...] = ()
+    accepted_per_position: tuple[int, ...] = ()
+    drafted_per_position: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The request ended well."""
+
+    ev: ClassVar[str] = "done"
+    id: str
+    reason: FinishReason
+    usage: Usage = Usage()
+    timing: Timing = Timing()
+    spec: Spec = Spec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes in use now."""
+
+    ev: ClassVar[str] = "memory"
+    active: int = 0
+    peak: int = 0
+    cache: int = 0
+    kv_tokens: int = 0
+    pressure: Literal["normal", "warn", "critical"] = "normal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A request (``id``) or the engine (``fatal``) failed; codes as in errors.py."""
+
+    ev: ClassVar[str] = "error"
+    id: str = ""
+    code: str
+    message: str
+    why: str = ""
+    fix: tuple[str, ...] = ()
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Answer to ``Count``."""
+
+    ev: ClassVar[str] = "counted"
+    id: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pong:
+    """Answer to ``Ping``."""
+
+    ev: ClassVar[str] = "pong"
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A line worth showing to somebody who asked for details."""
+
+    ev: ClassVar[str] = "log"
+    level: Literal["debug", "info", "warn", "error"] = "info"
+    text: str = ""
+
+
+Event = (
+    EngineHello
+    | LoadProgress
+    | Ready
+    | Queued
+    | Prefill
+    | Cycle
+    | ToolDelta
+    | Done
+    | Memory
+    | Failure
+    | Counted
+    | Pong
+    | Log
+)
+
+_COMMANDS = {kind.op: kind for kind in typing.get_args(Command)}
+_EVENTS = {kind.ev: kind for kind in typing.get_args(Event)}
+
+
+# --- lines ----------------------------------------------------------------------
+
+
+def to_json(message: Command | Event) -> dict[str, Any]:
+    """The message as a JSON object, with its ``op`` or ``ev`` first."""
+    tag = "op" if hasattr(message, "op") else "ev"
+    return {tag: getattr(message, tag), **_plain(message)}
+
+
+def to_line(message: Command | Event) -> bytes:
+    """The message as one line of UTF-8 JSON, newline included."""
+    text = json.dumps(to_json(message), ensure_ascii=False, separators=(",", ":"))
+    # A lone surrogate cannot be UTF-8; the replacement keeps the line readable.
+    return text.encode("utf-8", errors="replace") + b"\n"
+
+
+def command_from_line(line: bytes | str) -> Command:
+    """The command on a line.
+
+    Raises:
+        ValueError: not JSON, not a known command, or a field of the wrong type.
+    """
+    data = _object(line)
+    kind = _COMMANDS.get(data.get("op"))
+    if kind is None:
+        raise ValueError(f"unknown command {data.get('op')!r}")
+    return _build(kind, data)
+
+
+def event_from_line(line: bytes | str) -> Event | None:
+    """The event on a line; None for a type this version does not know.
+
+    Raises:
+        ValueError: not JSON, or a field of the wrong type.
+    """
+    data = _object(line)
+    kind = _EVENTS.get(data.get("ev"))
+    return None if kind is None else _build(kind, data)
+
+
+def _object(line: bytes | str) -> dict[str, Any]:
+    data = json.loads(line)
+    if not isinstance(data, dict):
+        raise ValueError(f"expected a JSON object, got {type(data).__name__}")
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {
+            item.name: _plain(getattr(value, item.name))
+            for item in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+_T = TypeVar("_T")
+
+
+def _build(kind: type[_T], data: dict[str, Any]) -> _T:
+    hints = _hints(kind)
+    values = {
+        name: _convert(hints[name], data[name], f"{kind.__name__}.{name}")
+        for name in hints
+        if name in data
+    }
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"{kind.__name__}: {error}") from None
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {item.name: hints[item.name] for item in dataclasses.fields(kind)}
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in typing.get_args(hint):
+            return None
+        (inner,) = [arm for arm in typing.get_args(hint) if arm is not type(None)]
+        return _convert(inner, value, where)
+    if origin is Literal:
+        if value not in typing.get_args(hint):
+            raise ValueError(f"{where} is {value!r}, not one of {typing.get_args(hint)}")
+        return value
+    if origin is tuple:
+        return _convert_tuple(typing.get_args(hint), value, where)
+    if hint is Piece:
+        text, piece_kind, channel = value
+        return Piece(text, piece_kind, channel)
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise ValueError(f"{where} must be an object, got {value!r}")
+        return _build(typing.cast("type[Any]", hint), value)
+    return _convert_scalar(origin or hint, value, where)
+
+
+def _convert_tuple(arms: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{where} must be a list, got {value!r}")
+    if len(arms) == 2 and arms[1] is Ellipsis:
+        return tuple(_convert(arms[0], item, where) for item in value)
+    if len(arms) != len(value):
+        raise ValueError(f"{where} needs {len(arms)} items, got {len(value)}")
+    return tuple(
+        _convert(arm, item, where) for arm, item in zip(arms, value, strict=True)
+    )
+
+
+def _convert_scalar(kind: type, value: Any, where: str) -> Any:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, kind) or (is_bool and kind is not bool):
+        raise ValueError(f"{where} must be {kind.__name__}, got {value!r}")
+    return value
+
+
+def error_fields(error: Any) -> dict[str, Any]:
+    """``code, message, why, fix`` of a :class:`~splashpy.errors.SplashError`."""
+    return {
+        "code": error.code,
+        "message": error.message,
+        "why": error.why,
+        "fix": tuple(error.fix),
+    }
