@@ -7,4 +7,19 @@ Read first: ``splashpy/engine/cycle.py`` (the main loop) and ``docs/architecture
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from splashpy.api import Model, Reply, load
+
 __version__ = "0.1.0"
+__all__ = ["Model", "Reply", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the Python API on first use: ``splashpy --help`` must not pay for it."""
+    if name in {"Model", "Reply", "load"}:
+        from splashpy import api  # noqa: PLC0415
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'splashpy' has no attribute {name!r}")

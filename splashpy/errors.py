@@ -24,7 +24,10 @@
     ├── TemplateError               chat template missing or failing        exit 1
     ├── PermissionDeniedError       a directory cannot be written           exit 1
     ├── TerminalError               a terminal is needed                    exit 2
+    ├── InputFileError              a file named by the person is unusable  exit 3
+    ├── ExtractError                the answer holds no code block          exit 1
     ├── ModelResultError            the model computed NaN                  exit 1
+    ├── RequestCancelled            nobody is waiting any more; never shown
     ├── EngineDiedError             the engine process ended                exit 9
     │   └── EngineStuckError        the engine does not answer              exit 9
     └── InternalError               a bug                                   exit 1
@@ -36,7 +39,7 @@ it is a bug, and a traceback is right.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class SplashError(Exception):
@@ -70,6 +73,19 @@ class TerminalError(SplashError):
 
     code = "E-TTY"
     exit_code = 2
+
+
+class InputFileError(SplashError):
+    """A file named on the command line is missing, unreadable or not text."""
+
+    code = "E-FILE"
+    exit_code = 3
+
+
+class ExtractError(SplashError):
+    """The answer holds no fenced code block to extract."""
+
+    code = "E-EXTRACT"
 
 
 class PackageError(SplashError):
@@ -192,6 +208,13 @@ class ModelResultError(SplashError):
     code = "E-INTERNAL"
 
 
+class RequestCancelled(SplashError):  # noqa: N818 - not a failure
+    """The request was cancelled; the engine answers it with ``cancelled``."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled")
+
+
 class EngineDiedError(SplashError):
     """The engine process ended without being asked to."""
 
@@ -209,3 +232,25 @@ class InternalError(SplashError):
     """A bug in splashpy."""
 
     code = "E-INTERNAL"
+
+
+def error_from(failure: Any) -> SplashError:
+    """The error a :class:`~splashpy.protocol.Failure` event carries.
+
+    Args:
+        failure: an object with ``code``, ``message``, ``why`` and ``fix``.
+    """
+    kind = next(
+        (each for each in _all_kinds(SplashError) if each.code == failure.code),
+        InternalError,
+    )
+    error = SplashError.__new__(kind)
+    SplashError.__init__(error, failure.message, why=failure.why, fix=failure.fix)
+    return error
+
+
+def _all_kinds(kind: type[SplashError]) -> list[type[SplashError]]:
+    found = []
+    for child in kind.__subclasses__():
+        found += [child, *_all_kinds(child)]
+    return found

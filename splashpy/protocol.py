@@ -92,7 +92,8 @@ class LoadOptions:
     Attributes:
         draft: directory of a drafter that replaces the package's; None keeps it.
         no_draft: decode one token at a time.
-        lookup: propose continuations of repeated text (n-gram lookup).
+        lookup: propose continuations of repeated text (n-gram lookup); None: where
+            that is expected to pay on this machine, True: at every match.
         block_size: rows of one verify pass, at most the trained value; None: trained.
         draft_bits: weight bits of the drafter; None: as packaged.
         max_context: tokens of prompt plus answer; None: the model's own limit.
@@ -101,7 +102,7 @@ class LoadOptions:
 
     draft: str | None = None
     no_draft: bool = False
-    lookup: bool = True
+    lookup: bool | None = None
     block_size: int | None = None
     draft_bits: int | None = None
     max_context: int | None = None
@@ -304,8 +305,10 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefill:
-    """Reading the prompt: ``cached`` tokens were restored, ``processed`` of
-    ``total`` (cached ones included) are read."""
+    """How much of the prompt is read.
+
+    ``processed`` of ``total`` tokens are done; ``cached`` of them were restored.
+    """
 
     ev: ClassVar[str] = "prefill"
     id: str
@@ -317,8 +320,11 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """What one cycle committed. ``i`` = 0 is the token the prefill produced: no
-    draft, no verify pass. ``committed`` counts tokens, pieces may come later."""
+    """What one cycle committed.
+
+    ``i`` = 0 is the token the prefill produced: no draft, no verify pass.
+    ``committed`` counts tokens; their text may come in a later event.
+    """
 
     ev: ClassVar[str] = "cycle"
     id: str
@@ -567,7 +573,9 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return _convert(inner, value, where)
     if origin is Literal:
         if value not in typing.get_args(hint):
-            raise ValueError(f"{where} is {value!r}, not one of {typing.get_args(hint)}")
+            raise ValueError(
+                f"{where} is {value!r}, not one of {typing.get_args(hint)}"
+            )
         return value
     if origin is tuple:
         return _convert_tuple(typing.get_args(hint), value, where)

@@ -52,7 +52,7 @@ class DraftSampling:
         temperature: 0 drafts greedily.
         seed: base of every random key of the request.
         position: absolute position of the first drafted token.
-        round: number of the cycle, so that a position drafted again after a
+        cycle: number of the cycle, so that a position drafted again after a
             rejection gets fresh noise.
         coupled: draw with the noise the target uses for the same position (seeded
             requests), so that both pick the same token where they agree.
@@ -61,7 +61,7 @@ class DraftSampling:
     temperature: float = 0.0
     seed: int = 0
     position: int = 0
-    round: int = 0
+    cycle: int = 0
     coupled: bool = False
 
 
@@ -84,7 +84,11 @@ class Drafter(Protocol):
         ...
 
     def observe(
-        self, state: Any, token_ids: Sequence[int], features: mx.array | None
+        self,
+        state: Any,
+        token_ids: Sequence[int],
+        features: mx.array | None,
+        start: int,
     ) -> None:
         """Take note of newly committed tokens and newly cached rows.
 
@@ -95,6 +99,9 @@ class Drafter(Protocol):
             features: [n, F * D] rows of positions cached since the last call, or None
                 when the drafter asks for no feature layers. Rows trail the tokens by
                 one: the last committed token is the anchor and is not cached yet.
+            start: absolute position of the first row of ``features``. A prompt whose
+                beginning was restored brings rows for its end only, so the first call
+                may start above 0.
         """
         ...
 

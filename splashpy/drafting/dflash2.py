@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draft a block with a DFlash or DFlash 2 network.
+
+The block is the anchor followed by mask tokens; one forward gives a row per mask, and
+the target's head turns rows into logits. Version 1 takes the best token of every row
+by itself. DFlash 2 keeps the best candidates of every row and picks the path the
+selector likes most, or draws one when the target samples.
+
+Features of committed positions wait in a queue until the next proposal, so cycles
+that skip the drafter cost it next to nothing, and rows that no layer can see any more
+by then are never projected.
+
+Shapes: K drafted tokens, C candidates, V vocabulary, F feature layers, D channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import mlx.core as mx
+
+from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
+from splashpy.errors import UsageError
+from splashpy.kernels.candidate_selector import (
+    build_lattice,
+    top_candidates,
+    walk_greedy,
+    walk_look_ahead,
+    walk_sampled,
+)
+from splashpy.kernels.noise import Purpose, gumbel_rows
+from splashpy.models.dflash2 import DFlashNetwork
+from splashpy.models.dflash2_context import DrafterContext
+
+# A layer without a window needs every row, and features are several times as wide as
+# keys and values: a longer queue than this is projected at once.
+_QUEUE_ROWS = 512
+# A queued array may keep the whole verify pass alive that it is a part of.
+_QUEUE_ARRAYS = 64
+
+
+class TargetDoor(Protocol):
+    """What a drafter borrows from the target."""
+
+    def embed(self, token_ids: mx.array) -> mx.array:
+        """[n] ids to [n, D] rows, scaled as the target scales them."""
+        ...
+
+    def head(self, hidden: mx.array) -> mx.array:
+        """[n, D] rows to [n, V] logits, without the target's own cap or factor."""
+        ...
+
+
+@dataclass(slots=True)
+class DFlash2State:
+    """What a drafter remembers of one sequence.
+
+    Attributes:
+        context: keys and values of committed positions.
+        queue: [n, F * D] features of the positions after those, in order.
+    """
+
+    context: DrafterContext
+    queue: list[mx.array] = field(default_factory=list)
+
+    @property
+    def queued(self) -> int:
+        """Rows that wait to be projected."""
+        return sum(rows.shape[0] for rows in self.queue)
+
+    @property
+    def position(self) -> int:
+        """Absolute position after the last committed row: the anchor's."""
+        return self.context.position + self.queued
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """Everything held, for evaluation."""
+        return [*self.context.arrays, *self.queue]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(array.nbytes for array in self.arrays)
+
+
+class DFlash2Drafter:
+    """Proposes the tokens of one block.
+
+    Args:
+        network: a loaded drafter.
+        target: whose embedding and head it borrows.
+        block_size: rows of a block, the anchor included; None is the trained size.
+        look_ahead: pick the greedy path by the expected number of accepted tokens
+            instead of slot by slot.
+
+    Raises:
+        UsageError: ``block_size`` is below 2 or above the trained size.
+    """
+
+    needs_tokens = True
+
+    def __init__(
+        self,
+        network: DFlashNetwork,
+        target: TargetDoor,
+        *,
+        block_size: int | None = None,
+        look_ahead: bool = False,
+    ):
+        config = network.config
+        self.block_size = config.block_size if block_size is None else block_size
+        if not 2 <= self.block_size <= config.block_size:
+            raise UsageError(
+                f"a block of {block_size} rows is not possible",
+                why=f"this drafter was trained with {config.block_size} rows: the "
+                f"anchor and {config.block_size - 1} drafts; the smallest block has 2",
+                fix=["leave --block-size out, or decode plainly with --no-draft"],
+            )
+        self.feature_layers = config.feature_layers
+        self._network = network
+        self._target = target
+        self._walk = walk_look_ahead if look_ahead else walk_greedy
+        self._mask_row = self._embed(mx.array([config.mask_token_id]))
+        mx.eval(self._mask_row)  # once; an unevaluated array is bound to its thread
+
+    def new_state(self) -> DFlash2State:
+        """A sequence that has not begun."""
+        return DFlash2State(self._network.new_context())
+
+    def observe(
+        self,
+        state: DFlash2State,
+        token_ids: Sequence[int],
+        features: mx.array | None,
+        start: int,
+    ) -> None:
+        """Queue the features of newly cached rows; the tokens are not needed.
+
+        Raises:
+            ValueError: ``features`` have another width, or ``start`` leaves a gap.
+        """
+        if features is None or not features.shape[0]:
+            return
+        config = self._network.config
+        width = len(config.feature_layers) * config.hidden_size
+        if features.shape[1] != width:
+            raise ValueError(f"features are {features.shape}, expected [n, {width}]")
+        if not state.context.arrays and not state.queue:
+            state.context.position = start
+        if start != state.position:
+            raise ValueError(f"rows from {start} do not follow row {state.position}")
+        state.queue.append(features)
+        self._bound_queue(state)
+
+    def propose(
+        self,
+        state: DFlash2State,
+        anchor: mx.array,
+        limit: int,
+        sampling: DraftSampling,
+    ) -> Proposal:
+        """The path after ``anchor``; builds a graph and waits for nothing."""
+        count = min(self.block_size - 1, limit)
+        if count < 1:
+            return empty_proposal()
+        self._project(state)
+        masks = mx.broadcast_to(self._mask_row, (count, self._mask_row.shape[1]))
+        block = mx.concatenate([self._embed(anchor[None]), masks])
+        hidden = self._network(block, state.context)[1:]
+        logits = self._target.head(hidden)
+        if self._network.config.version == 2:
+            return self._select(anchor, hidden, logits, sampling)
+        # One token per row, even when the target samples: tokens drawn row by row
+        # would not fit each other.
+        known = logits[:, : self._network.config.vocab_size]
+        return Proposal(mx.argmax(known, axis=-1).astype(mx.int32))
+
+    def _select(
+        self,
+        anchor: mx.array,
+        hidden: mx.array,
+        logits: mx.array,
+        sampling: DraftSampling,
+    ) -> Proposal:
+        config, selector = self._network.config, self._network.candidate_selector
+        # The head may have more rows than the codebooks, for padding.
+        candidates, raw = top_candidates(
+            logits[:, : config.vocab_size], config.selector_top_k
+        )
+        lattice = build_lattice(
+            self._network.transform(raw),
+            candidates,
+            mx.minimum(anchor, config.vocab_size - 1),
+            selector.hidden_projection(hidden),
+            (selector.predecessor_codebook, selector.successor_codebook),
+        )
+        if sampling.temperature == 0:
+            return Proposal(_chosen(candidates, self._walk(lattice)))
+        noise = _noise(candidates, logits.shape[-1], sampling)
+        path, probs = walk_sampled(lattice, sampling.temperature, noise)
+        token_ids = _chosen(candidates, path)
+        if sampling.coupled:  # given the shared noise, nothing is left to chance
+            return Proposal(token_ids)
+        return Proposal(token_ids, candidates=candidates, probs=probs)
+
+    def _embed(self, token_ids: mx.array) -> mx.array:
+        scale = self._network.config.input_embedding_scale
+        return self._target.embed(token_ids) * scale
+
+    def _project(self, state: DFlash2State) -> None:
+        """Move the queue into the context."""
+        if state.queue:
+            self._network.extend(state.context, mx.concatenate(state.queue))
+            state.queue.clear()
+
+    def _bound_queue(self, state: DFlash2State) -> None:
+        horizon = self._network.config.horizon
+        if horizon is None:
+            full = state.queued >= _QUEUE_ROWS
+        else:
+            while state.queued - state.queue[0].shape[0] >= horizon:
+                state.context.position += state.queue.pop(0).shape[0]
+            full = False
+        if full or len(state.queue) >= _QUEUE_ARRAYS:
+            self._project(state)
+            mx.async_eval(state.context.arrays)  # or the features would stay alive
+
+
+def _chosen(candidates: mx.array, path: mx.array) -> mx.array:
+    return mx.take_along_axis(candidates, path[:, None], axis=-1)[:, 0]
+
+
+def _noise(candidates: mx.array, vocab: int, sampling: DraftSampling) -> mx.array:
+    """[K, C] Gumbel noise; the target's own for the same tokens when coupled."""
+    slots, count = candidates.shape
+    if sampling.coupled:
+        rows = gumbel_rows(sampling.seed, sampling.position, slots, vocab)
+        return mx.take_along_axis(rows, candidates, axis=-1)
+    return gumbel_rows(
+        sampling.seed,
+        sampling.position,
+        slots,
+        count,
+        purpose=Purpose.DRAFT,
+        cycle=sampling.cycle,
+    )

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draft by looking the text up in itself.
+
+Where the latest n tokens occurred before, what followed them then is proposed now.
+It costs no model and wins wherever text is repeated: code edits, quotations, tables.
+The longest n wins, then the most recent place. A match that reaches far back promises
+a long copy, so it may propose more tokens.
+
+A lookup can only lose time, never change the text: the target verifies every token.
+Whether it pays is measured for nothing: every match, drafted from or not, is compared
+with the tokens that really follow. Matches of a length are drafted from while they
+would commit more tokens per cycle than a cycle costs in plain steps. One or two tokens
+say little, so they count as a match only where they occurred exactly once before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import mlx.core as mx
+
+from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
+
+DRAFT_TOKENS = 6  # a match of ordinary depth
+LONG_MATCH = 8  # tokens of agreement before a longer copy is expected
+MAX_ROWS = 32  # rows of one verify pass, the anchor included
+_LENGTHS = (5, 4, 3, 2, 1)
+_AMBIGUOUS = 2  # n-grams up to this length count only while they are unique
+_PRIOR = 3.0  # tokens a match is expected to commit before anything is known
+_MEMORY = 0.1  # weight of the newest match in the running yield
+
+
+@dataclass(slots=True)
+class Yield:
+    """Tokens a cycle would commit by drafting from matches of one length."""
+
+    mean: float = _PRIOR
+    matches: int = 1
+
+    def note(self, committed: int) -> None:
+        """Count one match; early ones weigh as much as the prior."""
+        self.matches += 1
+        self.mean += max(_MEMORY, 1 / self.matches) * (committed - self.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The latest n tokens occurred before and ended at ``end`` then."""
+
+    n: int
+    end: int
+
+
+@dataclass(slots=True)
+class LookupState:
+    """One sequence: its tokens, where n-grams ended, and how matches turn out.
+
+    Attributes:
+        tokens: everything committed so far, the anchor last.
+        places: n-gram -> (ends of its two latest occurrences, newest first, and
+            how often it occurred).
+        open: matches whose following tokens are not all known, with the length of
+            the text when they were found.
+        yields: by n.
+        answering: the prompt is over; tokens from here on judge matches.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    places: dict[tuple[int, ...], tuple[int, int, int]] = field(default_factory=dict)
+    open: list[tuple[Match, int]] = field(default_factory=list)
+    yields: dict[int, Yield] = field(
+        default_factory=lambda: {n: Yield() for n in _LENGTHS}
+    )
+    answering: bool = False
+
+
+class LookupDrafter:
+    """Proposes the continuation of an earlier occurrence of the latest tokens.
+
+    Args:
+        shortest: n of the shortest n-gram worth a proposal: 1 alone, 4 beside a
+            drafter, which is right more often than a short match.
+        cost: time of a verify pass of a usual proposal in plain steps.
+        block_size: rows of one verify pass at most, the anchor included.
+    """
+
+    needs_tokens = True
+    feature_layers: tuple[int, ...] = ()
+
+    def __init__(
+        self, *, shortest: int = 1, cost: float = 1.0, block_size: int = MAX_ROWS
+    ):
+        self.block_size = block_size
+        self._lengths = tuple(n for n in _LENGTHS if n >= shortest)
+        self._cost = cost
+
+    def new_state(self) -> LookupState:
+        """Nothing seen yet."""
+        return LookupState()
+
+    def observe(
+        self,
+        state: LookupState,
+        token_ids: Sequence[int],
+        features: mx.array | None,
+        start: int,
+    ) -> None:
+        """Index newly committed tokens; those of an answer also judge matches.
+
+        The prompt is indexed only: how a person repeats words says nothing about how
+        the target does.
+        """
+        for token in token_ids:
+            state.tokens.append(token)
+            self._index(state)
+            if state.answering:
+                _judge(state)
+                match = self._find(state)
+                if match is not None:
+                    state.open.append((match, len(state.tokens)))
+
+    def propose(
+        self, state: LookupState, anchor: mx.array, limit: int, sampling: DraftSampling
+    ) -> Proposal:
+        """What followed the latest tokens the last time they occurred."""
+        state.answering = True
+        room = min(limit, self.block_size - 1)
+        match = self._find(state)
+        if match is None or room < 1 or state.yields[match.n].mean < self._cost:
+            return empty_proposal()
+        depth = _depth(state.tokens, match.end)
+        count = 2 * depth if depth >= LONG_MATCH else DRAFT_TOKENS
+        period = len(state.tokens) - match.end  # a text that loops is copied on and on
+        drafts = [state.tokens[match.end + i % period] for i in range(min(room, count))]
+        return Proposal(mx.array(drafts, dtype=mx.int32), source="l")
+
+    def _index(self, state: LookupState) -> None:
+        end = len(state.tokens)
+        for n in self._lengths:
+            if end >= n:
+                gram = tuple(state.tokens[end - n :])
+                latest, _, count = state.places.get(gram, (0, 0, 0))
+                state.places[gram] = (end, latest, count + 1)
+
+    def _find(self, state: LookupState) -> Match | None:
+        for n in self._lengths:
+            found = state.places.get(tuple(state.tokens[-n:]))
+            if found is None:
+                continue
+            _, earlier, count = found
+            if earlier and (n > _AMBIGUOUS or count == 2):
+                return Match(n, earlier)
+        return None
+
+
+def _judge(state: LookupState) -> None:
+    """Settle the open matches that the newest token refutes or completes."""
+    now, newest = len(state.tokens), state.tokens[-1]
+    still_open = []
+    for match, found_at in state.open:
+        ahead = now - found_at - 1  # drafts confirmed before this token
+        period = found_at - match.end
+        agrees = state.tokens[match.end + ahead % period] == newest
+        if agrees and ahead + 1 < DRAFT_TOKENS:
+            still_open.append((match, found_at))
+        else:
+            state.yields[match.n].note(ahead + 1 + agrees)
+    state.open = still_open
+
+
+def _depth(tokens: list[int], end: int) -> int:
+    """How many tokens before ``end`` equal the latest ones, going backwards."""
+    depth = 0
+    limit = min(end, MAX_ROWS)
+    while depth < limit and tokens[end - 1 - depth] == tokens[-1 - depth]:
+        depth += 1
+    return depth

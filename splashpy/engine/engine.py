@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's front door and its one thread.
+
+The thread loads the weights, owns every array and runs every request, one after the
+other. Whoever holds the engine hands requests over and gets events back through the
+``emit`` callback, which is called on the engine thread and must not block.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+
+import mlx.core as mx
+
+from splashpy.cache.prefix import PrefixCache
+from splashpy.drafting.plain import PlainDrafter
+from splashpy.engine.generation import generate
+from splashpy.engine.loading import Loaded, LoadRequest, load
+from splashpy.engine.request import (
+    EngineEvent,
+    Failed,
+    Finished,
+    GenerationRequest,
+    Waiting,
+)
+from splashpy.errors import InternalError, SplashError
+from splashpy.protocol import LoadProgress
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    """Loading failed; the engine can load something else."""
+
+    error: SplashError
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    request: GenerationRequest
+    accepted_at: float
+
+
+Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress
+Emit = Callable[[Emitted], None]
+
+
+class Engine:
+    """One model on one thread.
+
+    Args:
+        emit: receives every event, on the engine thread.
+    """
+
+    def __init__(self, emit: Emit):
+        self._emit = emit
+        self._jobs: queue.SimpleQueue[_Job | LoadRequest | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting: list[str] = []
+        self._cancelled: set[str] = set()
+        self._closing = False
+        self._loaded: Loaded | None = None
+        self._cache: PrefixCache | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="splashpy-engine", daemon=True
+        )
+        self._thread.start()
+
+    def load(self, request: LoadRequest) -> None:
+        """Load a model; answered by progress, then ``Loaded`` or ``LoadFailed``."""
+        self._jobs.put(request)
+
+    def unload(self) -> None:
+        """Free the model once the requests before this call are answered."""
+        self._jobs.put(None)
+
+    def submit(self, request: GenerationRequest) -> None:
+        """Queue a request; answered by events that end in Finished or Failed."""
+        with self._lock:
+            position = len(self._waiting)
+            self._waiting.append(request.id)
+        if position:
+            self._emit(Waiting(request.id, position))
+        self._jobs.put(_Job(request, perf_counter()))
+
+    def cancel(self, request_id: str) -> None:
+        """Stop a waiting or running request at the next safe point."""
+        with self._lock:
+            if request_id in self._waiting:
+                self._cancelled.add(request_id)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Cancel everything and end the thread; waits ``timeout`` seconds for it."""
+        self._closing = True
+        self._jobs.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._closing:
+            job = self._jobs.get()
+            if isinstance(job, LoadRequest):
+                self._load(job)
+            elif isinstance(job, _Job):
+                self._answer(job)
+            else:
+                self._forget()
+        self._forget()
+        # mlx 0.32 may abort the process at exit when a thread that computed ends
+        # without giving its streams back.
+        mx.clear_streams()
+
+    def _forget(self) -> None:
+        self._loaded = self._cache = None
+        mx.clear_cache()
+
+    def _load(self, request: LoadRequest) -> None:
+        self._forget()
+        try:
+            self._loaded = load(request, self._emit)
+        except SplashError as error:
+            self._emit(LoadFailed(error))
+            return
+        except Exception as error:  # noqa: BLE001 - reported to whoever asked
+            self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
+            return
+        if request.options.prefix_cache:
+            self._cache = PrefixCache()
+        self._emit(self._loaded)
+
+    def _answer(self, job: _Job) -> None:
+        request = job.request
+        try:
+            for event in self._events(job):
+                self._emit(event)
+        except SplashError as error:
+            self._emit(Failed(request.id, error))
+        except Exception as error:  # noqa: BLE001 - the engine is no longer sound
+            self._emit(Failed(request.id, InternalError(repr(error)), fatal=True))
+        finally:
+            with self._lock:
+                self._waiting.remove(request.id)
+                self._cancelled.discard(request.id)
+
+    def _events(self, job: _Job) -> Iterator[EngineEvent]:
+        request = job.request
+        queue_seconds = perf_counter() - job.accepted_at
+        if self._is_cancelled(request.id):
+            yield Finished(
+                id=request.id,
+                reason="cancelled",
+                prompt_tokens=len(request.token_ids),
+                cached_tokens=0,
+                queue_seconds=queue_seconds,
+                prefill_seconds=0.0,
+            )
+            return
+        if self._loaded is None:
+            raise InternalError("no model is loaded")
+        yield from generate(
+            request,
+            self._loaded.target,
+            self._loaded.drafter if request.draft else PlainDrafter(),
+            self._cache,
+            cancelled=lambda: self._is_cancelled(request.id),
+            queue_seconds=queue_seconds,
+        )
+
+    def _is_cancelled(self, request_id: str) -> bool:
+        with self._lock:
+            return self._closing or request_id in self._cancelled
+
+
+def memory() -> tuple[int, int, int]:
+    """Bytes MLX holds now: active, peak, cached."""
+    return mx.get_active_memory(), mx.get_peak_memory(), mx.get_cache_memory()

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request from prompt to end: prefill, then cycles until done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any
+
+import mlx.core as mx
+
+from splashpy.cache.prefix import PrefixCache
+from splashpy.drafting.drafter import Drafter
+from splashpy.engine.cycle import launch, settle
+from splashpy.engine.prefill import prefill
+from splashpy.engine.request import (
+    EngineEvent,
+    Finished,
+    GenerationRequest,
+    Reason,
+    TokensCommitted,
+)
+from splashpy.engine.sequence import Sequence
+from splashpy.errors import ContextLengthError, RequestCancelled
+from splashpy.models.target import Target
+
+_RESERVE = 1024  # answer rows reserved up front; a longer answer grows its state
+
+
+def generate(
+    request: GenerationRequest,
+    target: Target,
+    drafter: Drafter,
+    cache: PrefixCache | None,
+    *,
+    cancelled: Callable[[], bool],
+    queue_seconds: float = 0.0,
+) -> Iterator[EngineEvent]:
+    """Answer one request; the last event is ``Finished``.
+
+    Args:
+        request: what to continue.
+        target: the model whose words count.
+        drafter: who proposes.
+        cache: state of earlier requests, taken over and given back.
+        cancelled: asked between prefill chunks and between cycles.
+        queue_seconds: how long the request waited.
+
+    Raises:
+        ContextLengthError: the prompt fills the context.
+        ModelResultError: the target computed NaN.
+    """
+    budget, budget_reason = _budget(request, target.facts.context_max)
+    started = perf_counter()
+    sequence = _begin(request, target, drafter, cache, budget)
+    reason: Reason = "cancelled"
+    first = started
+    sound = False
+    try:
+        yield from prefill(sequence, target, cancelled)
+        first = perf_counter()
+        if sequence.emitted:
+            yield _first_token(sequence, first)
+            yield from _cycles(sequence, target, cancelled)
+        reason = _reason(sequence, budget_reason)
+        sound = True
+    except RequestCancelled:
+        sound = True
+    finally:
+        # Rows computed from broken numbers must not reach a later request.
+        if sound and cache is not None:
+            sequence.settle_rows()
+            cache.insert(sequence.tokens[: sequence.state.length], sequence.state)
+    yield Finished(
+        id=request.id,
+        reason=reason,
+        prompt_tokens=len(request.token_ids),
+        cached_tokens=sequence.cached,
+        queue_seconds=queue_seconds,
+        prefill_seconds=first - started,
+    )
+
+
+def _cycles(
+    sequence: Sequence, target: Target, cancelled: Callable[[], bool]
+) -> Iterator[TokensCommitted]:
+    if sequence.finished:
+        return
+    flight = launch(sequence, target)
+    while True:
+        ahead = None
+        if not sequence.drafter.needs_tokens and sequence.launched < sequence.budget:
+            ahead = launch(sequence, target)
+        event = settle(sequence, flight)
+        if sequence.finished:
+            yield event
+            return
+        if cancelled():
+            yield event
+            raise RequestCancelled
+        flight = ahead or launch(sequence, target)
+        yield event
+
+
+def _begin(
+    request: GenerationRequest,
+    target: Target,
+    drafter: Drafter,
+    cache: PrefixCache | None,
+    budget: int,
+) -> Sequence:
+    hit = cache.take(request.token_ids) if cache is not None else None
+    room = len(request.token_ids) + min(budget, _RESERVE) + drafter.block_size
+    state: Any = hit.state if hit else target.new_state(room)
+    return Sequence(
+        request=request,
+        state=state,
+        drafter=drafter,
+        drafter_state=drafter.new_state(),
+        budget=budget,
+        tokens=list(request.token_ids),
+        anchor=mx.array(0, dtype=mx.int32),
+        cached=hit.length if hit else 0,
+    )
+
+
+def _budget(request: GenerationRequest, context_max: int) -> tuple[int, Reason]:
+    prompt = len(request.token_ids)
+    room = context_max - prompt
+    if room < 1 and not request.prefill_only:
+        raise ContextLengthError(
+            f"the prompt has {prompt} tokens, the context holds {context_max}",
+            why="at least one token of the answer must fit",
+            fix=["shorten the prompt or start a new conversation"],
+        )
+    if request.max_new_tokens is None or request.max_new_tokens > room:
+        return room, "context_full"
+    return request.max_new_tokens, "length"
+
+
+def _reason(sequence: Sequence, budget_reason: Reason) -> Reason:
+    if sequence.stopped or sequence.request.prefill_only:
+        return "stop"
+    return budget_reason
+
+
+def _first_token(sequence: Sequence, at: float) -> TokensCommitted:
+    return TokensCommitted(
+        id=sequence.request.id,
+        cycle=0,
+        token_ids=(sequence.tokens[-1],),
+        sources=("t",),
+        drafted=0,
+        accepted=0,
+        draft_seconds=0.0,
+        verify_seconds=0.0,
+        at=at,
+    )

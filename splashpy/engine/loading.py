@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a directory to a target and a drafter ready to decode.
+
+Runs on the engine thread. After the weights it measures what a verify pass of several
+rows costs on this machine: lookup drafts only what is expected to commit more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import mlx.core as mx
+
+from splashpy.drafting.drafter import Drafter
+from splashpy.drafting.lookup import DRAFT_TOKENS, MAX_ROWS, LookupDrafter
+from splashpy.drafting.plain import PlainDrafter
+from splashpy.errors import ModelResultError
+from splashpy.models.loading import load_target
+from splashpy.models.target import Target
+from splashpy.protocol import DraftState, LoadOptions, LoadProgress
+
+_TIMED_SECONDS = 1.0  # for both widths together; at least one pass of each is timed
+_TIMED_PASSES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What to load.
+
+    Attributes:
+        directory: config.json and weights of the target.
+        config: the parsed config.json.
+        context_max: tokens of prompt plus answer.
+        options: wishes about drafting and context.
+    """
+
+    directory: Path
+    config: dict[str, Any]
+    context_max: int
+    options: LoadOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A model ready to decode.
+
+    Attributes:
+        target: the model whose words count.
+        drafter: who proposes.
+        draft: what to tell a person about it.
+        draft_bytes: bytes of drafter weights.
+    """
+
+    target: Target
+    drafter: Drafter
+    draft: DraftState
+    draft_bytes: int = 0
+
+
+def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Loaded:
+    """Load the target, choose a drafter, warm both up.
+
+    Raises:
+        ModelKindError: the directory is not a supported target.
+        ModelResultError: the weights compute NaN.
+    """
+
+    def weights(done: int, total: int) -> None:
+        progress(LoadProgress(phase="map", done=done, total=total, unit="bytes"))
+
+    target = load_target(
+        request.directory, request.config, request.context_max, weights
+    )
+    progress(LoadProgress(phase="warmup"))
+    check_numbers(target)
+    drafter, draft = _choose_drafter(target, request.options)
+    return Loaded(target=target, drafter=drafter, draft=draft)
+
+
+def check_numbers(target: Target) -> None:
+    """One forward of the target must give numbers.
+
+    Raises:
+        ModelResultError: it does not.
+    """
+    ids = mx.arange(4) % target.facts.vocab_size
+    logits = target.forward(target.new_state(4), ids, rows=4).logits
+    if mx.any(mx.isnan(logits)).item():
+        raise ModelResultError(
+            "the weights compute NaN on a plain prompt",
+            fix=["download the model again; its files may be damaged"],
+        )
+
+
+def verify_cost(target: Target, rows: int) -> float:
+    """Time of a verify pass of ``rows`` rows in plain steps.
+
+    The two widths take turns, and the fastest pass of each counts: other work on the
+    machine only ever adds time.
+    """
+    best = {1: float("inf"), rows: float("inf")}
+    began = perf_counter()
+    for index in range(_TIMED_PASSES + 1):
+        for width in best:
+            seconds = _pass_seconds(target, width)
+            if index:  # the first pass also compiles
+                best[width] = min(best[width], seconds)
+        if index and perf_counter() - began > _TIMED_SECONDS:
+            break
+    return best[rows] / best[1]
+
+
+def _pass_seconds(target: Target, rows: int) -> float:
+    ids = mx.arange(rows) % target.facts.vocab_size
+    state = target.new_state(rows)
+    started = perf_counter()
+    mx.eval(target.forward(state, ids, rows=rows).logits)
+    return perf_counter() - started
+
+
+def _choose_drafter(target: Target, options: LoadOptions) -> tuple[Drafter, DraftState]:
+    if options.no_draft:
+        return PlainDrafter(), DraftState(reason="--no-draft")
+    if options.lookup is False:
+        return PlainDrafter(), DraftState(reason="--no-lookup")
+    drafter = LookupDrafter(
+        # A lookup that was asked for drafts from every match.
+        cost=1.0 if options.lookup else verify_cost(target, DRAFT_TOKENS + 1),
+        block_size=options.block_size or MAX_ROWS,
+    )
+    return drafter, DraftState(state="lookup")

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A prompt through the target in chunks, up to the first token.
+
+Chunks are sized so that one takes about a second: a person who presses Esc waits no
+longer than that. The vocabulary head runs for the last row only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+import mlx.core as mx
+
+from splashpy.drafting.drafter import empty_proposal
+from splashpy.engine.decision import decide, read
+from splashpy.engine.request import PrefillProgress
+from splashpy.engine.sequence import Sequence
+from splashpy.errors import RequestCancelled
+from splashpy.models.target import Target
+
+FIRST_CHUNK = 256
+LARGEST_CHUNK = 2048
+SMALLEST_CHUNK = 32
+_CHUNK_SECONDS = 1.0
+
+
+def prefill(
+    sequence: Sequence, target: Target, cancelled: Callable[[], bool]
+) -> Iterator[PrefillProgress]:
+    """Read the prompt after what the state already holds, then its first token.
+
+    Afterwards the first answer token is committed, unless the request only asked to
+    read.
+
+    Yields:
+        Progress before the first chunk and after each.
+
+    Raises:
+        RequestCancelled: between two chunks, when ``cancelled()``.
+        ModelResultError: the target computed NaN.
+    """
+    prompt = sequence.request.token_ids
+    started = perf_counter()
+    sequence.drafter.observe(sequence.drafter_state, prompt[: sequence.cached], None, 0)
+    yield _progress(sequence, started)
+    chunk = FIRST_CHUNK
+    while sequence.state.length < len(prompt):
+        if cancelled():
+            raise RequestCancelled
+        began, position = perf_counter(), sequence.state.length
+        ids = prompt[position : position + chunk]
+        _read_chunk(sequence, target, ids)
+        rate = len(ids) / (perf_counter() - began)
+        if len(ids) == chunk:
+            chunk = next_chunk(rate)
+        yield _progress(sequence, started)
+
+
+def next_chunk(tokens_per_second: float) -> int:
+    """Tokens that take about a second, in steps of the smallest chunk."""
+    wanted = int(tokens_per_second * _CHUNK_SECONDS) // SMALLEST_CHUNK * SMALLEST_CHUNK
+    return min(max(wanted, SMALLEST_CHUNK), LARGEST_CHUNK)
+
+
+def _read_chunk(sequence: Sequence, target: Target, ids: tuple[int, ...]) -> None:
+    prompt = sequence.request.token_ids
+    position = sequence.state.length
+    last = position + len(ids) == len(prompt) and not sequence.request.prefill_only
+    forward = target.forward(
+        sequence.state, mx.array(ids, dtype=mx.int32), rows=1 if last else 0
+    )
+    sequence.drafter.observe(sequence.drafter_state, ids, forward.features, position)
+    pending = [*sequence.state.arrays]
+    if forward.features is not None:
+        pending.append(forward.features)
+    if last:
+        sequence.anchor = mx.array(prompt[-1], dtype=mx.int32)
+        decision = decide(
+            sequence, forward.logits, empty_proposal(), sequence.state.length - 1
+        )
+        mx.eval(decision, pending)
+        _commit_first(sequence, decision)
+    else:
+        mx.eval(pending)
+
+
+def _commit_first(sequence: Sequence, decision: mx.array) -> None:
+    last = len(sequence.request.token_ids) - 1
+    run = sequence.commit(read(decision, last).run)
+    sequence.anchor = decision[-1]
+    sequence.launched = 1
+    sequence.drafter.observe(
+        sequence.drafter_state, run, None, len(sequence.request.token_ids)
+    )
+
+
+def _progress(sequence: Sequence, started: float) -> PrefillProgress:
+    return PrefillProgress(
+        id=sequence.request.id,
+        total=len(sequence.request.token_ids),
+        cached=sequence.cached,
+        processed=sequence.state.length,
+        elapsed_seconds=perf_counter() - started,
+    )

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine is asked, and the events that answer it.
+
+Only numbers and strings: these objects leave the engine thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from splashpy.errors import SplashError
+from splashpy.verification.sampling import SamplingParams
+
+TokenSource = Literal["a", "t", "l"]
+"""Accepted draft, the target's own choice, prompt lookup."""
+
+Reason = Literal["stop", "length", "cancelled", "context_full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """One prompt to continue.
+
+    Attributes:
+        id: chosen by the caller, unique while the request lives.
+        token_ids: the prompt; at least one token.
+        sampling: how the target's distribution becomes a token.
+        seed: base of all random draws.
+        seeded: the seed was asked for, so the text must not depend on the drafter.
+        max_new_tokens: answer tokens at most; None: what the context leaves.
+        stop_token_ids: any of them ends the answer.
+        draft: False decodes one token at a time.
+        prefill_only: read the prompt, answer nothing.
+    """
+
+    id: str
+    token_ids: tuple[int, ...]
+    sampling: SamplingParams
+    seed: int
+    seeded: bool = False
+    max_new_tokens: int | None = None
+    stop_token_ids: frozenset[int] = frozenset()
+    draft: bool = True
+    prefill_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``position`` requests are before this one."""
+
+    id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """``processed`` of ``total`` prompt tokens are read, ``cached`` were restored."""
+
+    id: str
+    total: int
+    cached: int
+    processed: int
+    elapsed_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokensCommitted:
+    """What one cycle committed; ``cycle`` 0 is the token the prefill produced.
+
+    ``at`` is the engine thread's ``perf_counter`` when the tokens were read.
+    """
+
+    id: str
+    cycle: int
+    token_ids: tuple[int, ...]
+    sources: tuple[TokenSource, ...]
+    drafted: int
+    accepted: int
+    draft_seconds: float
+    verify_seconds: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The request ended; nothing about it follows.
+
+    Attributes:
+        id: the request.
+        reason: why.
+        prompt_tokens: tokens of the prompt.
+        cached_tokens: of those, restored instead of computed.
+        queue_seconds: accepted to started.
+        prefill_seconds: started to first token.
+    """
+
+    id: str
+    reason: Reason
+    prompt_tokens: int
+    cached_tokens: int
+    queue_seconds: float
+    prefill_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request failed; ``fatal`` means the engine is no longer sound."""
+
+    id: str
+    error: SplashError
+    fatal: bool = False
+
+
+EngineEvent = Waiting | PrefillProgress | TokensCommitted | Finished | Failed

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One text being written: its tokens, its state, its budget.
+
+Invariant between cycles: the *anchor*, the last committed token, is not cached yet,
+so the target state holds one row less than there are committed tokens. A stop token
+or the last token of the budget therefore never enters the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from splashpy.drafting.drafter import Drafter
+from splashpy.engine.request import GenerationRequest
+from splashpy.models.state import TargetState
+
+
+@dataclass(slots=True)
+class Sequence:
+    """The running state of one request.
+
+    Attributes:
+        request: what was asked.
+        state: rows of the target.
+        drafter: who proposes.
+        drafter_state: what it remembers of this text.
+        budget: answer tokens at most.
+        tokens: prompt and committed answer, as far as read from the device.
+        anchor: [] int32, the last committed token, possibly unevaluated.
+        launched: answer tokens committed at least, cycles in flight included.
+        cycle: verify passes launched.
+        cached: prompt tokens restored instead of computed.
+    """
+
+    request: GenerationRequest
+    state: TargetState
+    drafter: Drafter
+    drafter_state: Any
+    budget: int
+    tokens: list[int]
+    anchor: mx.array
+    launched: int = 0
+    cycle: int = 0
+    cached: int = 0
+
+    @property
+    def emitted(self) -> int:
+        """Answer tokens committed and read."""
+        return len(self.tokens) - len(self.request.token_ids)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last token ends the answer."""
+        return self.emitted > 0 and self.tokens[-1] in self.request.stop_token_ids
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more may be written."""
+        return self.stopped or self.emitted >= self.budget
+
+    def commit(self, run: tuple[int, ...]) -> tuple[int, ...]:
+        """Append a run, cut by the budget and after the first stop token.
+
+        Returns:
+            The tokens really appended, at least one.
+        """
+        kept = run[: self.budget - self.emitted]
+        for index, token in enumerate(kept):
+            if token in self.request.stop_token_ids:
+                kept = kept[: index + 1]
+                break
+        self.tokens.extend(kept)
+        return kept
+
+    def settle_rows(self) -> None:
+        """Roll the target back to committed tokens; the anchor has no row."""
+        committed = len(self.tokens) - (1 if self.emitted else 0)
+        self.state.roll_back(min(self.state.length, committed))

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One running answer: engine events in, protocol events out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from splashpy import protocol
+from splashpy.dialogue.turn import Turn
+from splashpy.engine.request import (
+    EngineEvent,
+    Failed,
+    Finished,
+    PrefillProgress,
+    TokensCommitted,
+    Waiting,
+)
+from splashpy.host.counts import SpecCounts
+from splashpy.protocol import Event, FinishReason
+
+
+@dataclass(slots=True)
+class Answer:
+    """Text, counts and times of one request.
+
+    Attributes:
+        id: the request.
+        turn: its text so far.
+        stop_engine: called when the text is complete before the engine knows it.
+        return_token_ids: repeat token ids in every cycle event.
+    """
+
+    id: str
+    turn: Turn
+    stop_engine: Callable[[str], None]
+    return_token_ids: bool = False
+    counts: SpecCounts = field(default_factory=SpecCounts)
+    prompt_tokens: int = 0
+    stopped: bool = False
+    first_at: float = 0.0
+    last_at: float = 0.0
+    first_emission: int = 0
+
+    def follow(self, event: EngineEvent) -> Iterator[Event]:
+        """What an engine event means to whoever asked."""
+        if isinstance(event, Waiting):
+            yield protocol.Queued(id=self.id, position=event.position)
+        elif isinstance(event, PrefillProgress):
+            yield protocol.Prefill(
+                id=self.id,
+                total=event.total,
+                cached=event.cached,
+                processed=event.processed,
+                elapsed_ms=1e3 * event.elapsed_seconds,
+            )
+        elif isinstance(event, TokensCommitted):
+            if not self.stopped:
+                yield self._cycle(event)
+        elif isinstance(event, Finished):
+            yield from self._finish(event)
+        elif isinstance(event, Failed):
+            yield protocol.Failure(
+                id=self.id, fatal=event.fatal, **protocol.error_fields(event.error)
+            )
+
+    def _cycle(self, event: TokensCommitted) -> Event:
+        delta = self.turn.feed(event.token_ids, event.sources)
+        committed = delta.tokens_used
+        accepted = min(event.accepted, committed)
+        if event.cycle:
+            self.counts.note(
+                drafted=event.drafted, accepted=accepted, committed=committed
+            )
+        else:
+            self.first_at = event.at
+            self.first_emission = committed
+        self.last_at = event.at
+        if delta.stopped:
+            self.stopped = True
+            self.stop_engine(self.id)
+        return protocol.Cycle(
+            id=self.id,
+            i=event.cycle,
+            drafted=event.drafted,
+            accepted=accepted,
+            committed=committed,
+            draft_ms=1e3 * event.draft_seconds,
+            verify_ms=1e3 * event.verify_seconds,
+            pieces=delta.pieces,
+            token_ids=event.token_ids[:committed] if self.return_token_ids else (),
+        )
+
+    def _finish(self, event: Finished) -> Iterator[Event]:
+        reason: FinishReason = "stop" if self.stopped else event.reason
+        rest = () if self.stopped else self.turn.finish(reason)
+        if rest:
+            yield self._rest(rest)
+        waited = event.queue_seconds + event.prefill_seconds
+        yield protocol.Done(
+            id=self.id,
+            reason=reason,
+            usage=protocol.Usage(
+                prompt=event.prompt_tokens,
+                cached=event.cached_tokens,
+                completion=self.turn.completion_tokens,
+                reasoning=self.turn.reasoning_tokens,
+            ),
+            timing=protocol.Timing(
+                queue_ms=1e3 * event.queue_seconds,
+                prefill_ms=1e3 * event.prefill_seconds,
+                ttft_ms=1e3 * waited if self.first_emission else 0.0,
+                decode_ms=1e3 * (self.last_at - self.first_at),
+                first_emission_tokens=self.first_emission,
+            ),
+            spec=self.counts.to_spec(),
+        )
+
+    def _rest(self, pieces: tuple[protocol.Piece, ...]) -> Event:
+        """Text that was held back until the end, as a cycle that commits nothing."""
+        return protocol.Cycle(
+            id=self.id,
+            i=self.counts.cycles,
+            drafted=0,
+            accepted=0,
+            committed=0,
+            draft_ms=0.0,
+            verify_ms=0.0,
+            pieces=pieces,
+        )

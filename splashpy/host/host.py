@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine host: commands in, events out.
+
+One I/O thread does the text work (templates, tokenizer, detokenizer, channels) and
+answers pings; the engine's own thread does every MLX call. Commands and engine events
+meet in one inbox, so the host has no lock of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import splashpy
+from splashpy import blas, protocol
+from splashpy.engine.engine import Emitted, Engine, LoadFailed, memory
+from splashpy.engine.loading import Loaded, LoadRequest
+from splashpy.engine.request import Failed, Finished
+from splashpy.errors import InternalError, SplashError, UsageError
+from splashpy.host.answer import Answer
+from splashpy.host.device import device
+from splashpy.host.model import Speech, resolve_request
+from splashpy.package.model_directory import ModelDirectory
+from splashpy.protocol import Command, Event, Failure
+
+Emit = Callable[[Event], None]
+
+
+class Host:
+    """Serves one client.
+
+    Args:
+        emit: receives every event, on the I/O thread; must not block for long.
+    """
+
+    def __init__(self, emit: Emit):
+        self._emit = emit
+        self._inbox: queue.SimpleQueue[Command | Emitted | None] = queue.SimpleQueue()
+        self._engine = Engine(self._inbox.put)
+        self._answers: dict[str, Answer] = {}
+        self._speech: Speech | None = None
+        self._load: protocol.Load | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="splashpy-host", daemon=True
+        )
+        self._thread.start()
+
+    def handle(self, command: Command) -> None:
+        """Take a command; returns at once."""
+        self._inbox.put(command)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Stop all work and end both threads."""
+        self._inbox.put(None)
+        self._engine.close(timeout)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (item := self._inbox.get()) is not None:
+            try:
+                self._dispatch(item)
+            except SplashError as error:
+                self._emit(Failure(**protocol.error_fields(error)))
+            except Exception as error:  # noqa: BLE001 - a request must not end the host
+                wrapped = InternalError(repr(error))
+                request_id = getattr(item, "id", "")
+                self._emit(Failure(id=request_id, **protocol.error_fields(wrapped)))
+
+    def _dispatch(self, item: Command | Emitted) -> None:  # noqa: C901 - one table
+        match item:
+            case protocol.Hello():
+                self._hello()
+            case protocol.Load():
+                self._start_loading(item)
+            case protocol.Generate():
+                self._generate(item)
+            case protocol.Cancel():
+                self._engine.cancel(item.id)
+            case protocol.Count():
+                self._count(item)
+            case protocol.Unload():
+                self._speech = None
+                self._engine.unload()
+            case protocol.Ping():
+                self._emit(protocol.Pong(n=item.n))
+            case protocol.Shutdown():
+                self._engine.close(item.grace_ms / 1e3)
+            case protocol.LoadProgress():
+                self._emit(item)
+            case Loaded():
+                self._ready(item)
+            case LoadFailed():
+                self._speech = None
+                self._emit(Failure(**protocol.error_fields(item.error)))
+            case _:
+                self._follow(item)
+
+    def _hello(self) -> None:
+        self._emit(
+            protocol.EngineHello(
+                proto=protocol.PROTO,
+                version=splashpy.__version__,
+                pid=os.getpid(),
+                mlx=version("mlx"),
+                device=device(str(blas.prepare())),
+            )
+        )
+
+    def _start_loading(self, command: protocol.Load) -> None:
+        directory = ModelDirectory.open(Path(command.model))
+        self._speech = Speech.from_directory(directory, command.options.max_context)
+        self._load = command
+        self._engine.load(
+            LoadRequest(
+                directory=directory.target,
+                config=directory.config,
+                context_max=self._speech.context_max,
+                options=command.options,
+            )
+        )
+
+    def _ready(self, loaded: Loaded) -> None:
+        assert self._speech is not None
+        assert self._load is not None
+        facts = loaded.target.facts
+        active, _, _ = memory()
+        self._emit(
+            protocol.Ready(
+                model=self._load.name or self._load.model,
+                revision=self._load.revision,
+                context_max=facts.context_max,
+                block_size=loaded.drafter.block_size,
+                draft=loaded.draft,
+                effort_levels=self._speech.effort_levels,
+                effort_default=self._speech.effort_default,
+                sampling_defaults=self._speech.sampling,
+                memory=protocol.MemoryPlan(
+                    weights=facts.weight_bytes,
+                    draft=loaded.draft_bytes,
+                    kv_per_token=facts.kv_bytes_per_token,
+                    budget=active,
+                ),
+            )
+        )
+
+    def _generate(self, command: protocol.Generate) -> None:
+        try:
+            speech = self._loaded_speech()
+            if command.id in self._answers:
+                raise UsageError(f"request id {command.id!r} is already in use")
+            prompt = speech.prompt(command)
+            request = resolve_request(command, prompt, speech)
+        except SplashError as error:
+            self._emit(Failure(id=command.id, **protocol.error_fields(error)))
+            return
+        self._answers[command.id] = Answer(
+            id=command.id,
+            turn=speech.turn(prompt, command.sampling.stop, request.stop_token_ids),
+            stop_engine=self._engine.cancel,
+            return_token_ids=command.return_token_ids,
+        )
+        self._engine.submit(request)
+
+    def _count(self, command: protocol.Count) -> None:
+        prompt = self._loaded_speech().prompt(command)
+        self._emit(protocol.Counted(id=command.id, tokens=len(prompt.token_ids)))
+
+    def _loaded_speech(self) -> Speech:
+        if self._speech is None:
+            raise UsageError("no model is loaded", fix=["send a load command first"])
+        return self._speech
+
+    def _follow(self, event: Emitted) -> None:
+        answer = self._answers.get(getattr(event, "id", ""))
+        if answer is None:
+            return
+        if isinstance(event, Finished | Failed):
+            del self._answers[event.id]
+        for out in answer.follow(event):  # type: ignore[arg-type]
+            self._emit(out)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text side of a loaded model: tokenizer, template, defaults."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, fields
+
+from splashpy import protocol
+from splashpy.dialogue.channels import ChannelSplitter
+from splashpy.dialogue.prompt import Prompt, build_prompt, build_raw, reasoning_tags
+from splashpy.dialogue.template import ChatTemplate
+from splashpy.dialogue.tokenizer import Tokenizer
+from splashpy.dialogue.turn import Turn
+from splashpy.engine.request import GenerationRequest
+from splashpy.errors import UsageError
+from splashpy.package.model_directory import ModelDirectory
+from splashpy.protocol import Sampling
+from splashpy.verification.sampling import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """How one model reads and writes text.
+
+    Attributes:
+        tokenizer: text to ids and back.
+        template: messages to text.
+        sampling: the package's defaults.
+        context_max: tokens of prompt plus answer.
+    """
+
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    sampling: Sampling
+    context_max: int
+
+    @classmethod
+    def from_directory(
+        cls, directory: ModelDirectory, max_context: int | None
+    ) -> Speech:
+        """Read tokenizer and template of a model directory.
+
+        Raises:
+            ModelKindError: it has no usable tokenizer.
+            UsageError: ``max_context`` exceeds what the model was made for.
+        """
+        context = directory.context_max
+        if max_context is not None and not 1 < max_context <= context:
+            raise UsageError(
+                f"--max-context {max_context}: this model allows 2 to {context} tokens"
+            )
+        return cls(
+            Tokenizer.from_directory(directory.tokenizer, config=directory.config),
+            ChatTemplate.from_directory(directory.tokenizer),
+            directory.sampling,
+            max_context or context,
+        )
+
+    @property
+    def effort_levels(self) -> tuple[str, ...]:
+        """Reasoning efforts the template understands."""
+        return self.template.effort_levels
+
+    @property
+    def effort_default(self) -> str:
+        """The effort that applies when none is asked for; empty without levels."""
+        return self.template.effort.default
+
+    def prompt(self, command: protocol.Generate | protocol.Count) -> Prompt:
+        """Token ids of what a command asks.
+
+        Raises:
+            TemplateError: the conversation cannot be rendered.
+            UsageError: neither messages nor a prompt, or both.
+        """
+        if (command.prompt is None) == (not command.messages):
+            raise UsageError("give either messages or a prompt")
+        if command.prompt is not None:
+            return build_raw(self.tokenizer, command.prompt)
+        return build_prompt(
+            self.tokenizer,
+            self.template,
+            command.messages,
+            tools=getattr(command, "tools", ()),
+            effort=getattr(command, "effort", None),
+        )
+
+    def turn(
+        self, prompt: Prompt, stops: tuple[str, ...], end_ids: frozenset[int]
+    ) -> Turn:
+        """The text path of the answer to ``prompt``."""
+        splitter = ChannelSplitter(
+            reasoning_tags(self.tokenizer, self.template),
+            inside=prompt.opens_reasoning,
+        )
+        return Turn(self.tokenizer, splitter=splitter, stops=stops, end_ids=end_ids)
+
+
+def resolve_request(
+    command: protocol.Generate, prompt: Prompt, speech: Speech
+) -> GenerationRequest:
+    """Fill in everything a command left open.
+
+    Raises:
+        UsageError: a sampling value is out of range, or the prompt is empty.
+    """
+    if not prompt.token_ids:
+        raise UsageError("the prompt is empty")
+    if command.max_tokens is not None and command.max_tokens < 1:
+        raise UsageError(f"max_tokens is {command.max_tokens}; allowed: 1 or more")
+    sampling = command.sampling
+    stops = set(sampling.stop_token_ids)
+    if not sampling.ignore_eos:
+        stops |= speech.tokenizer.eos_token_ids
+    seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
+    return GenerationRequest(
+        id=command.id,
+        token_ids=tuple(prompt.token_ids),
+        sampling=_resolve_sampling(sampling, speech.sampling),
+        seed=seed,
+        seeded=sampling.seed is not None,
+        max_new_tokens=command.max_tokens,
+        stop_token_ids=frozenset(stops),
+        draft=command.draft,
+        prefill_only=command.prefill_only,
+    )
+
+
+def _resolve_sampling(asked: Sampling, defaults: Sampling) -> SamplingParams:
+    values = {}
+    for item in fields(SamplingParams):
+        value = getattr(asked, item.name)
+        if value is None:
+            value = getattr(defaults, item.name)
+        if value is not None:
+            values[item.name] = value
+    return SamplingParams(**values)

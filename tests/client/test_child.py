@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real engine process with a tiny model behind the socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+
+from splashpy.client.child import LOG_BYTES, ChildClient
+from splashpy.errors import EngineDiedError, PermissionDeniedError
+from splashpy.protocol import (
+    Cancel,
+    Cycle,
+    Done,
+    EngineHello,
+    Generate,
+    Hello,
+    Load,
+    Log,
+    Ping,
+    Pong,
+    Ready,
+)
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[ChildClient]:
+    with ChildClient.spawn(tmp_path / "log" / "engine.log") as client:
+        yield client
+
+
+def until(client: ChildClient, kind: type, seconds: float = 60) -> list[Any]:
+    seen: list[Any] = []
+    while not seen or not isinstance(seen[-1], kind):
+        event = client.receive(seconds)
+        assert event is not None, f"no {kind.__name__} within {seconds} s"
+        seen.append(event)
+    return seen
+
+
+def wait_until_gone(pid: int, seconds: float = 10) -> bool:
+    deadline = time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_child_loads_answers_and_ends(client: ChildClient, model: Path) -> None:
+    client.send(Hello())
+    assert until(client, EngineHello)[-1].pid == client.process.pid
+    client.send(Load(model=str(model)))
+    until(client, Ready)
+    client.send(Generate(id="a", prompt="hello", max_tokens=10))
+    events = until(client, Done)
+    assert events[-1].usage.completion == 10
+    client.send(Ping(n=3))
+    assert until(client, Pong)[-1].n == 3
+    client.close()
+    assert client.process.returncode == 0
+    with pytest.raises(EOFError):
+        client.receive(1)
+
+
+def test_a_killed_child_ends_in_one_clear_error_after_the_text_it_sent(
+    client: ChildClient, model: Path
+) -> None:
+    client.send(Load(model=str(model)))
+    until(client, Ready)
+    client.send(Generate(id="a", prompt="hello", max_tokens=400))
+    until(client, Cycle)
+    os.kill(client.process.pid, signal.SIGKILL)
+    with pytest.raises(EngineDiedError, match="killed by signal 9"):
+        until(client, Done)
+    with pytest.raises(EngineDiedError):
+        client.receive(1)
+    with pytest.raises(EngineDiedError):
+        client.send(Ping())
+
+
+def test_a_crash_shows_the_last_lines_of_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("".join(f"line {i}\n" for i in range(100)))
+    with ChildClient.spawn(log) as client:
+        os.kill(client.process.pid, signal.SIGKILL)
+        with pytest.raises(EngineDiedError) as caught:
+            client.receive(10)
+    assert caught.value.why.splitlines()[-1] == "line 99"
+    assert len(caught.value.why.splitlines()) == 20
+    assert str(log) in caught.value.fix[-1]
+
+
+def test_an_unreadable_command_is_logged_and_the_child_lives(
+    client: ChildClient,
+) -> None:
+    client._channel.sendall(b'{"op": "dance"}\nnot json\n')
+    logs = [until(client, Log)[-1].text for _ in range(2)]
+    assert "dance" in logs[0]
+    client.send(Ping(n=1))
+    until(client, Pong)
+
+
+def test_closing_in_the_middle_of_an_answer_is_quick(
+    client: ChildClient, model: Path
+) -> None:
+    client.send(Load(model=str(model)))
+    until(client, Ready)
+    client.send(Generate(id="a", prompt="hello", max_tokens=400))
+    until(client, Cycle)
+    started = time.perf_counter()
+    client.close()
+    assert time.perf_counter() - started < 5
+    assert client.process.returncode == 0
+
+
+def test_closing_now_kills(client: ChildClient) -> None:
+    client.close(now=True)
+    assert client.process.returncode == -signal.SIGKILL
+
+
+def test_a_cancelled_request_is_answered(client: ChildClient, model: Path) -> None:
+    client.send(Load(model=str(model)))
+    until(client, Ready)
+    client.send(Generate(id="a", prompt="hello", max_tokens=450))
+    until(client, Cycle)
+    client.send(Cancel(id="a"))
+    assert until(client, Done)[-1].reason == "cancelled"
+
+
+def test_an_engine_does_not_outlive_a_killed_interface(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path\n"
+        "from splashpy.client.child import ChildClient\n"
+        "client = ChildClient.spawn(Path(sys.argv[1]))\n"
+        "print(client.process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "engine.log")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert wait_until_gone(pid)
+
+
+def test_a_log_that_grew_large_is_put_aside(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_bytes(b"x" * (LOG_BYTES + 1))
+    with ChildClient.spawn(log):
+        pass
+    assert (tmp_path / "engine.1.log").stat().st_size == LOG_BYTES + 1
+    assert log.stat().st_size < LOG_BYTES
+
+
+def test_a_log_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    with pytest.raises(PermissionDeniedError, match="cannot write") as caught:
+        ChildClient.spawn(blocker / "engine.log")
+    assert "SPLASHPY_HOME" in caught.value.fix[0]
+
+
+def test_the_interfaces_side_never_imports_mlx() -> None:
+    check = (
+        "import sys; import splashpy.client.child\n"
+        "assert not {'mlx.core', 'mlx_lm', 'transformers'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True)

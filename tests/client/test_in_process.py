@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+
+from splashpy.client.in_process import InProcessClient
+from splashpy.engine import generation
+from splashpy.errors import EngineDiedError
+from splashpy.protocol import Done, Failure, Generate, Load, Ping, Pong, Ready
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_model(tmp_path_factory.mktemp("tiny"))
+
+
+def until(client: InProcessClient, *kinds: type) -> Any:
+    while True:
+        event = client.receive(60)
+        assert event is not None
+        if isinstance(event, kinds):
+            return event
+
+
+def test_objects_cross_in_memory(model: Path) -> None:
+    with InProcessClient() as client:
+        client.send(Load(model=str(model)))
+        until(client, Ready)
+        for name in ("first", "second"):
+            client.send(Generate(id=name, prompt="hello", max_tokens=5))
+            assert until(client, Done).usage.completion == 5
+
+
+def test_waiting_for_nothing_returns_none() -> None:
+    with InProcessClient() as client:
+        assert client.receive(0.01) is None
+        client.send(Ping(n=2))
+        assert until(client, Pong).n == 2
+
+
+def test_after_closing_the_end_is_told() -> None:
+    client = InProcessClient()
+    client.close()
+    with pytest.raises(EOFError):
+        client.receive(1)
+    with pytest.raises(EngineDiedError):
+        client.send(Ping())
+
+
+def test_an_engine_that_is_no_longer_sound_fails_the_request_and_the_client(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError("command buffer failed")
+
+    with InProcessClient() as client:
+        client.send(Load(model=str(model)))
+        until(client, Ready)
+        monkeypatch.setattr(generation, "launch", broken)
+        client.send(Generate(id="a", prompt="hello", max_tokens=5))
+        failure = until(client, Failure)
+        assert failure.fatal
+        assert failure.id == "a"
+        assert "command buffer failed" in failure.message
+        with pytest.raises(EngineDiedError, match="command buffer failed"):
+            client.receive(1)

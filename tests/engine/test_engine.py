@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+
+from splashpy.engine.engine import Engine, LoadFailed
+from splashpy.engine.loading import Loaded, LoadRequest
+from splashpy.engine.request import (
+    Failed,
+    Finished,
+    GenerationRequest,
+    TokensCommitted,
+    Waiting,
+)
+from splashpy.protocol import LoadOptions, LoadProgress
+from splashpy.verification.sampling import SamplingParams
+
+
+class Driver:
+    """An engine whose events are collected, as a frontend would."""
+
+    def __init__(self) -> None:
+        self.events: queue.Queue[Any] = queue.Queue()
+        self.threads: set[str] = set()
+        self.engine = Engine(self.emit)
+
+    def emit(self, event: Any) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.events.put(event)
+
+    def until(self, kinds: Any) -> list[Any]:
+        seen = []
+        while not seen or not isinstance(seen[-1], kinds):
+            seen.append(self.events.get(timeout=60))
+        return seen
+
+    def load(self, directory: Path, **options: Any) -> list[Any]:
+        config = json.loads((directory / "config.json").read_text())
+        self.engine.load(
+            LoadRequest(
+                directory=directory,
+                config=config,
+                context_max=512,
+                options=LoadOptions(**options),
+            )
+        )
+        return self.until((Loaded, LoadFailed))
+
+    def ask(self, request_id: str = "a", **fields: Any) -> None:
+        self.engine.submit(
+            GenerationRequest(
+                id=request_id,
+                token_ids=fields.pop("prompt", tuple(range(20))),
+                sampling=SamplingParams(),
+                seed=1,
+                **{"max_new_tokens": 12, **fields},
+            )
+        )
+
+    def answer(self, request_id: str = "a", **fields: Any) -> list[Any]:
+        self.ask(request_id, **fields)
+        return self.until((Finished, Failed))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.engine.close(10)
+
+
+def tokens(events: list[Any]) -> list[int]:
+    return [t for e in events if isinstance(e, TokensCommitted) for t in e.token_ids]
+
+
+def test_a_model_loads_and_answers_again_and_again(driver: Driver, model: Path) -> None:
+    loading = driver.load(model, lookup=True)
+    assert isinstance(loading[0], LoadProgress)
+    assert isinstance(loading[-1], Loaded)
+    first = driver.answer("a")
+    second = driver.answer("b")
+    assert len(tokens(first)) == 12
+    assert tokens(first) == tokens(second)
+    assert second[-1].cached_tokens == 19
+    assert driver.threads == {"splashpy-engine"}
+
+
+def test_a_second_model_replaces_the_first(driver: Driver, model: Path) -> None:
+    driver.load(model)
+    driver.answer("a")
+    assert isinstance(driver.load(model, no_draft=True)[-1], Loaded)
+    assert len(tokens(driver.answer("b"))) == 12
+
+
+def test_a_model_that_does_not_load_leaves_the_engine_usable(
+    driver: Driver, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    failed = driver.load(tmp_path)[-1]
+    assert isinstance(failed, LoadFailed)
+    assert failed.error.code == "E-MODEL-KIND"
+    assert isinstance(driver.load(model)[-1], Loaded)
+
+
+def test_requests_wait_for_each_other_in_order(driver: Driver, model: Path) -> None:
+    driver.load(model)
+    for name in "abc":
+        driver.ask(name)
+    seen = []
+    while sum(isinstance(event, Finished) for event in seen) < 3:
+        seen.append(driver.events.get(timeout=60))
+    assert [e.id for e in seen if isinstance(e, Finished)] == ["a", "b", "c"]
+    waiting = {e.id: e.position for e in seen if isinstance(e, Waiting)}
+    assert waiting == {"b": 1, "c": 2} or set(waiting) <= {"b", "c"}
+
+
+def test_a_running_and_a_waiting_request_can_be_cancelled(
+    driver: Driver, model: Path
+) -> None:
+    driver.load(model)
+    driver.ask("long", max_new_tokens=400)
+    driver.ask("waiting")
+    driver.until(TokensCommitted)
+    driver.engine.cancel("waiting")
+    driver.engine.cancel("long")
+    ended = {}
+    while len(ended) < 2:
+        event = driver.events.get(timeout=60)
+        if isinstance(event, Finished):
+            ended[event.id] = event.reason
+    assert ended == {"long": "cancelled", "waiting": "cancelled"}
+    assert len(tokens(driver.answer("after"))) == 12
+
+
+def test_cancelling_an_unknown_request_does_nothing(
+    driver: Driver, model: Path
+) -> None:
+    driver.load(model)
+    driver.engine.cancel("nobody")
+    assert driver.answer("nobody")[-1].reason == "length"
+
+
+def test_a_failed_request_does_not_touch_the_next(driver: Driver, model: Path) -> None:
+    driver.load(model)
+    failed = driver.answer("a", prompt=tuple(range(250)) * 3)[-1]
+    assert isinstance(failed, Failed)
+    assert failed.error.code == "E-CONTEXT"
+    assert not failed.fatal
+    assert len(tokens(driver.answer("b"))) == 12
+
+
+def test_a_request_without_a_model_fails(driver: Driver) -> None:
+    assert isinstance(driver.answer("a")[-1], Failed)
+
+
+def test_closing_stops_a_long_answer(model: Path) -> None:
+    driver = Driver()
+    driver.load(model)
+    driver.ask("long", max_new_tokens=400)
+    driver.until(TokensCommitted)
+    driver.engine.close(10)
+    assert not driver.engine._thread.is_alive()
+
+
+def test_switching_drafting_off_for_one_request_keeps_the_text(
+    driver: Driver, model: Path
+) -> None:
+    driver.load(model, lookup=True)
+    prompt = tuple(range(20)) * 3
+    with_drafts = driver.answer("a", prompt=prompt)
+    without = driver.answer("b", prompt=prompt, draft=False)
+    assert tokens(with_drafts) == tokens(without)
+    assert all(e.drafted == 0 for e in without if isinstance(e, TokensCommitted))

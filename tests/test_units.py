@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from splashpy.units import (
+    format_bytes,
+    format_seconds,
+    format_tokens,
+    parse_size,
+    parse_tokens,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("28G", 28 * 2**30),
+        ("28GiB", 28 * 2**30),
+        ("28000M", 28000 * 2**20),
+        ("1.5k", 1536),
+        ("42", 42),
+    ],
+)
+def test_a_size_is_binary(text: str, expected: int) -> None:
+    assert parse_size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1G", "28 apples", "1e9"])
+def test_a_text_that_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="28G"):
+        parse_size(text)
+
+
+def test_token_counts_use_1024() -> None:
+    assert parse_tokens("32K") == 32768
+    assert format_tokens(32768) == "32K"
+    assert format_tokens(21900) == "21.4K"
+    assert format_tokens(512) == "512"
+    with pytest.raises(ValueError, match="32K"):
+        parse_tokens("many")
+
+
+def test_bytes_are_printed_in_decimal_units() -> None:
+    assert format_bytes(999) == "999 B"
+    assert format_bytes(98_362_432) == "98.4 MB"
+    assert format_bytes(17_400_000_000) == "17.4 GB"
+    assert format_bytes(2_000_000_000_000) == "2000.0 GB"
+
+
+def test_durations_are_printed_at_the_scale_of_a_person() -> None:
+    assert format_seconds(0.284) == "0.28 s"
+    assert format_seconds(38.2) == "38 s"
+    assert format_seconds(380) == "6 min 20 s"

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny random targets and scripted drafters: real networks that run in milliseconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten, tree_map
+from mlx_lm.utils import _get_classes
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
+from splashpy.models.loading import _facts
+from splashpy.models.target import MlxLmTarget
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' "
+    "+ message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+VOCAB = 260  # 256 bytes, padding up to a multiple of the quantization group aside
+
+
+def config(model_type: str = "llama", **changes: Any) -> dict[str, Any]:
+    return {
+        "model_type": model_type,
+        "architectures": ["TinyForCausalLM"],
+        "hidden_size": 64,
+        "num_hidden_layers": 4,
+        "intermediate_size": 96,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "rms_norm_eps": 1e-5,
+        "vocab_size": VOCAB,
+        "max_position_embeddings": 512,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        **changes,
+    }
+
+
+def model(model_type: str = "llama", *, seed: int = 0, **changes: Any) -> nn.Module:
+    model_class, args_class = _get_classes(config(model_type, **changes))
+    network = model_class(args_class.from_dict(config(model_type, **changes)))
+    keys = iter(mx.random.split(mx.random.key(seed), 4096))
+    # Wider than the usual initialisation: argmax gaps far above float rounding.
+    network.update(
+        tree_map(
+            lambda a: (
+                mx.random.normal(a.shape, key=next(keys)) * 0.25
+                if a.ndim > 1
+                else 1 + 0.1 * mx.random.normal(a.shape, key=next(keys))
+            ),
+            network.parameters(),
+        )
+    )
+    mx.eval(network.parameters())
+    return network
+
+
+def target(model_type: str = "llama", *, seed: int = 0, **changes: Any) -> MlxLmTarget:
+    facts = _facts(
+        config(model_type, **changes),
+        512,
+        0,
+        network := model(model_type, seed=seed, **changes),
+    )
+    return MlxLmTarget(network, facts)
+
+
+def write_tokenizer(directory: Path) -> None:
+    """A byte-level tokenizer without merges: every character may span tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(
+        models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[])
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(
+        [
+            AddedToken(token, special=True, normalized=False)
+            for token in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+        ]
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "<|im_end|>", "chat_template": CHATML})
+    )
+
+
+def write_model(directory: Path, model_type: str = "llama", **changes: Any) -> Path:
+    """A directory mlx-lm can load: config, weights, tokenizer, template."""
+    write_tokenizer(directory)
+    network = model(model_type, **changes)
+    mx.save_safetensors(
+        str(directory / "model.safetensors"), dict(tree_flatten(network.parameters()))
+    )
+    (directory / "config.json").write_text(json.dumps(config(model_type, **changes)))
+    return directory
+
+
+class ScriptedDrafter:
+    """Proposes the target's own continuation, spoiled after a chosen length.
+
+    Args:
+        truth: the tokens plain decoding gives after the prompt.
+        prompt: length of the prompt.
+        lengths: how many drafts of each cycle are right; the next one is wrong.
+        block_size: rows of one verify pass.
+    """
+
+    needs_tokens = True
+    feature_layers: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        truth: Sequence[int],
+        prompt: int,
+        lengths: Iterator[int],
+        *,
+        block_size: int = 8,
+        feature_layers: tuple[int, ...] = (),
+    ):
+        self.truth = list(truth)
+        self.prompt = prompt
+        self.lengths = lengths
+        self.block_size = block_size
+        self.feature_layers = feature_layers
+        self.rows: list[tuple[int, int]] = []
+
+    def new_state(self) -> list[int]:
+        return []
+
+    def observe(
+        self,
+        state: list[int],
+        token_ids: Sequence[int],
+        features: mx.array | None,
+        start: int,
+    ) -> None:
+        state.extend(token_ids)
+        if features is not None:
+            self.rows.append((start, features.shape[0]))
+
+    def propose(
+        self, state: list[int], anchor: mx.array, limit: int, sampling: DraftSampling
+    ) -> Proposal:
+        count = min(limit, self.block_size - 1)
+        if count < 1:
+            return empty_proposal()
+        right = next(self.lengths)
+        done = len(state) - self.prompt
+        ahead = self.truth[done : done + count]
+        ahead += [0] * (count - len(ahead))
+        drafts = [
+            token if i < right else (token + 1) % VOCAB for i, token in enumerate(ahead)
+        ]
+        return Proposal(mx.array(drafts, dtype=mx.int32))
