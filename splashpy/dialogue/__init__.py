@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages to tokens and tokens to text; knows no arrays.
 
-Templates, tokenizer, detokenizer, reasoning split, stop strings. Read ``turn.py``
-first.
+On the way in: ``conversation.py``, ``template.py``, ``prompt.py``. On the way out:
+``detokenizer.py``, ``channels.py``, ``stops.py``, put together in ``turn.py``. Read
+``prompt.py`` and ``turn.py`` first.
 """

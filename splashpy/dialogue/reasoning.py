@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tags models put around their reasoning.
+
+Models that mark reasoning by a named channel instead of a pair of tags (gpt-oss,
+Gemma 4) are not described here: their answers pass through as content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+TAG_PAIRS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<longcat_think>", "</longcat_think>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+TAGS = frozenset(tag for pair in TAG_PAIRS for tag in pair)
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningTags:
+    """A pair of tags, with their token ids where both are tokens of their own.
+
+    With ids, only these tokens switch channels: the same characters spelled with
+    ordinary tokens are text. Without, the characters themselves switch.
+    """
+
+    open: str
+    close: str
+    open_id: int | None = None
+    close_id: int | None = None
+
+
+def named_tags(source: str) -> ReasoningTags | None:
+    """The tags a chat template names, without token ids."""
+    for opener, closer in TAG_PAIRS:
+        if opener in source or closer in source:
+            return ReasoningTags(opener, closer)
+    return None
+
+
+def find_tags(
+    source: str, control_id: Callable[[str], int | None]
+) -> ReasoningTags | None:
+    """The tags a model uses: those its template names, else those it has tokens for.
+
+    Args:
+        source: text of the chat template, empty when there is none.
+        control_id: id of a control token by its text.
+    """
+    named = named_tags(source)
+    pairs = TAG_PAIRS if named is None else ((named.open, named.close),)
+    for opener, closer in pairs:
+        open_id, close_id = control_id(opener), control_id(closer)
+        if open_id is not None and close_id is not None:
+            return ReasoningTags(opener, closer, open_id, close_id)
+    return named
+
+
+def split_reasoning(content: str, tags: ReasoningTags) -> tuple[str, str] | None:
+    """Reasoning and answer of a message that begins with a closed reasoning block.
+
+    White space around the reasoning and line breaks after the block belong to the
+    tags. None when the message does not begin with such a block.
+    """
+    start = content.lstrip()
+    if not start.startswith(tags.open):
+        return None
+    reasoning, closer, answer = start.removeprefix(tags.open).partition(tags.close)
+    return (reasoning.strip(), answer.lstrip("\n")) if closer else None
