@@ -93,8 +93,8 @@ class DFlash2Drafter:
         network: a loaded drafter.
         target: whose embedding and head it borrows.
         block_size: rows of a block, the anchor included; None is the trained size.
-        look_ahead: pick the greedy path by the expected number of accepted tokens
-            instead of slot by slot.
+        look_ahead: at temperature 0, pick the path by the expected number of accepted
+            tokens instead of slot by slot.
 
     Raises:
         UsageError: ``block_size`` is below 2 or above the trained size.

@@ -65,7 +65,7 @@ def random_drafter(target: MlxLmTarget, version: int) -> DFlash2Drafter:
 
 
 def text(target: MlxLmTarget, drafter: Drafter, **fields: Any) -> tuple[list[int], int]:
-    """The tokens of 60, and how many of them were drafted."""
+    """60 tokens after the prompt, and how many of them were drafted."""
     request = GenerationRequest(
         id="r", token_ids=tuple(range(30)), seed=11, max_new_tokens=60, **fields
     )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DFlash 2 drafter's short causal convolution with predicted taps.
+
+Each row's taps are a learned base plus a correction predicted for that row, shared by
+``group_size`` neighbouring channels. Rows before the block count as zero, so nothing
+is carried from one block to the next.
+
+Shapes: B batch, L block rows, D channels, W taps, G channels per group.
+Source: ``_grouped_dynamic_convolve`` in dflash 0.1.0, model_mlx.py (MIT); there every
+product is rounded to the working dtype, here the sum is float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+
+def dynamic_causal_conv(
+    x: mx.array, dynamic: mx.array, base: mx.array, *, group_size: int
+) -> mx.array:
+    """Convolve every block row with its own taps.
+
+    out[b,t,c] = sum over w of (base[w,c] + dynamic[b,t,w,c//G]) * x[b,t-w,c].
+
+    Args:
+        x: [B, L, D] hidden rows, any float dtype.
+        dynamic: [B, L, W, D/G] predicted corrections.
+        base: [W, D] learned taps; w = 0 is the row itself.
+        group_size: G.
+
+    Returns:
+        [B, L, D] in x's dtype, accumulated in float32.
+
+    Raises:
+        ValueError: the three shapes do not agree, or G does not divide D.
+    """
+    _check(x, dynamic, base, group_size)
+    return _reference(x, dynamic, base, group_size)
+
+
+def _reference(
+    x: mx.array, dynamic: mx.array, base: mx.array, group_size: int
+) -> mx.array:
+    hidden = x.astype(mx.float32)
+    taps = base + mx.repeat(dynamic.astype(mx.float32), group_size, axis=-1)
+    total = taps[:, :, 0] * hidden
+    for w in range(1, min(base.shape[0], x.shape[1])):
+        shifted = mx.pad(hidden[:, :-w], [(0, 0), (w, 0), (0, 0)])
+        total = total + taps[:, :, w] * shifted
+    return total.astype(x.dtype)
+
+
+def _check(x: mx.array, dynamic: mx.array, base: mx.array, group_size: int) -> None:
+    batch, length, channels = x.shape
+    if channels % group_size:
+        raise ValueError(f"group_size {group_size} does not divide {channels} channels")
+    taps = base.shape[0]
+    wanted = (batch, length, taps, channels // group_size)
+    if dynamic.shape != wanted or base.shape != (taps, channels):
+        raise ValueError(
+            f"x {x.shape} needs dynamic {wanted} and base {(taps, channels)}, "
+            f"got {dynamic.shape} and {base.shape}"
+        )

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network of a DFlash or DFlash 2 drafter.
+
+One forward runs over a block: the anchor and mask tokens. Row i of its output
+predicts the token at its own position, not the next one. What came before the block
+reaches it only as *context*: the target's features, projected to one row per position
+and offered to every layer as further keys and values. Embedding and head are the
+target's.
+
+DFlash 2 adds a short causal convolution around every attention and MLP, and the
+codebooks of the candidate selector. Attribute names are the tensor names of published
+checkpoints.
+
+Shapes: L block rows, S new context rows, F feature layers, D channels, V vocabulary.
+Source: dflash 0.1.0, model_mlx.py (MIT); arXiv 2602.06036.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from splashpy.kernels.dynamic_causal_conv import dynamic_causal_conv
+from splashpy.models.dflash2_config import DFlashConfig
+from splashpy.models.dflash2_context import DrafterContext, LayerContext
+
+Mask = mx.array | str | None
+
+
+class DFlashNetwork(nn.Module):
+    """A drafter's layers, with random weights until they are loaded.
+
+    Args:
+        config: facts of the checkpoint.
+    """
+
+    def __init__(self, config: DFlashConfig):
+        super().__init__()
+        self.config = config
+        size, eps = config.hidden_size, config.rms_norm_eps
+        self.fc = nn.Linear(len(config.feature_layers) * size, size, bias=False)
+        self.hidden_norm = nn.RMSNorm(size, eps=eps)
+        self.layers = [DecoderLayer(config, i) for i in range(config.num_layers)]
+        self.norm = nn.RMSNorm(size, eps=eps)
+        if config.version == 2:
+            self.candidate_selector = CandidateSelector(config)
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """What activations are computed in: bfloat16 or float32."""
+        return self.norm.weight.dtype
+
+    def new_context(self) -> DrafterContext:
+        """The context of a sequence that has not begun."""
+        return DrafterContext(self.config.windows)
+
+    def extend(self, context: DrafterContext, features: mx.array) -> None:
+        """Append the context rows of the next positions.
+
+        Rows that no layer can see any more are not projected.
+
+        Args:
+            context: whose ``position`` is that of the first row.
+            features: [S, F * D] of consecutive positions.
+        """
+        count = features.shape[0]
+        visible = features[count - context.visible(count) :].astype(self.dtype)
+        rows = self.hidden_norm(self.fc(visible))[None]
+        for layer, memory in zip(self.layers, context.layers, strict=True):
+            seen = memory.visible(count)
+            memory.append(
+                *layer.self_attn.keys_and_values(
+                    rows[:, rows.shape[1] - seen :], context.position + count - seen
+                )
+            )
+        context.position += count
+
+    def __call__(self, embeddings: mx.array, context: DrafterContext) -> mx.array:
+        """Hidden rows of a block that starts at ``context.position``.
+
+        Args:
+            embeddings: [L, D] of the anchor and the mask tokens, already scaled.
+            context: every committed position before the anchor; left unchanged.
+
+        Returns:
+            [L, D] after the final norm.
+        """
+        hidden = embeddings[None].astype(self.dtype)
+        masks: dict[tuple[int | None, bool], Mask] = {}
+        for index, layer in enumerate(self.layers):
+            memory = context.layers[index]
+            kind = (self.config.windows[index], self.config.causal[index])
+            if kind not in masks:
+                masks[kind] = memory.mask(hidden.shape[1], causal=kind[1])
+            hidden = layer(hidden, memory, masks[kind], context.position)
+        return self.norm(hidden)[0]
+
+    def transform(self, logits: mx.array) -> mx.array:
+        """The drafter's own multiplier and softcap on the target head's logits.
+
+        Monotone, so the largest raw logits are the largest transformed ones.
+
+        Args:
+            logits: any shape, float32.
+        """
+        logits = logits * self.config.output_multiplier
+        cap = self.config.softcap
+        return logits if cap is None else cap * mx.tanh(logits / cap)
+
+
+class DecoderLayer(nn.Module):
+    """Attention and MLP on the residual stream, each inside its convolution."""
+
+    def __init__(self, config: DFlashConfig, index: int):
+        super().__init__()
+        size, eps = config.hidden_size, config.rms_norm_eps
+        self.self_attn = Attention(config)
+        self.mlp = MLP(size, config.intermediate_size)
+        self.input_layernorm = nn.RMSNorm(size, eps=eps)
+        self.post_attention_layernorm = nn.RMSNorm(size, eps=eps)
+        if config.version == 2:
+            self.attention_conv = DynamicCausalConv(config)
+            self.mlp_conv = DynamicCausalConv(config)
+
+    def __call__(
+        self, hidden: mx.array, memory: LayerContext, mask: Mask, position: int
+    ) -> mx.array:
+        """The stream after this layer, [1, L, D]."""
+        hidden = hidden + self._convolved(
+            "attention_conv",
+            self.input_layernorm(hidden),
+            lambda x: self.self_attn(x, memory, mask, position),
+        )
+        return hidden + self._convolved(
+            "mlp_conv", self.post_attention_layernorm(hidden), self.mlp
+        )
+
+    def _convolved(
+        self, name: str, x: mx.array, sublayer: Callable[[mx.array], mx.array]
+    ) -> mx.array:
+        conv: DynamicCausalConv | None = self.get(name)
+        if conv is None:
+            return sublayer(x)
+        x, after = conv.prepare(x)
+        return conv.finish(sublayer(x), after)
+
+
+class Attention(nn.Module):
+    """Block rows attend to the context and to each other."""
+
+    def __init__(self, config: DFlashConfig):
+        super().__init__()
+        size, width = config.hidden_size, config.head_dim
+        self.q_proj = nn.Linear(size, config.num_heads * width, bias=False)
+        self.k_proj = nn.Linear(size, config.num_kv_heads * width, bias=False)
+        self.v_proj = nn.Linear(size, config.num_kv_heads * width, bias=False)
+        self.o_proj = nn.Linear(config.num_heads * width, size, bias=False)
+        self.q_norm = nn.RMSNorm(width, eps=config.rms_norm_eps)
+        self.k_norm = nn.RMSNorm(width, eps=config.rms_norm_eps)
+        self._config = config
+
+    def keys_and_values(
+        self, rows: mx.array, position: int
+    ) -> tuple[mx.array, mx.array]:
+        """Keys, normed and rotated, and values of consecutive positions.
+
+        Args:
+            rows: [1, S, D].
+            position: of the first row.
+
+        Returns:
+            [1, H, S, d] each.
+        """
+        keys = self.k_norm(self._split(self.k_proj(rows)))
+        return self._rotate(keys, position), self._split(self.v_proj(rows))
+
+    def __call__(
+        self, x: mx.array, memory: LayerContext, mask: Mask, position: int
+    ) -> mx.array:
+        """The attention output of a block whose first row is at ``position``."""
+        queries = self._rotate(self.q_norm(self._split(self.q_proj(x))), position)
+        keys, values = memory.with_block(*self.keys_and_values(x, position))
+        out = mx.fast.scaled_dot_product_attention(
+            queries, keys, values, scale=self._config.head_dim**-0.5, mask=mask
+        )
+        return self.o_proj(out.swapaxes(1, 2).flatten(2))
+
+    def _split(self, rows: mx.array) -> mx.array:
+        """[1, S, H * d] to [1, H, S, d]."""
+        return mx.unflatten(rows, -1, (-1, self._config.head_dim)).swapaxes(1, 2)
+
+    def _rotate(self, heads: mx.array, position: int) -> mx.array:
+        return mx.fast.rope(
+            heads,
+            self._config.head_dim,
+            traditional=False,
+            base=self._config.rope_theta,
+            scale=self._config.rope_scale,
+            offset=position,
+        )
+
+
+class MLP(nn.Module):
+    """Gated SiLU."""
+
+    def __init__(self, size: int, intermediate_size: int):
+        super().__init__()
+        self.gate_proj = nn.Linear(size, intermediate_size, bias=False)
+        self.up_proj = nn.Linear(size, intermediate_size, bias=False)
+        self.down_proj = nn.Linear(intermediate_size, size, bias=False)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """[1, L, D] to [1, L, D]."""
+        return self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class DynamicCausalConv(nn.Module):
+    """The convolution before and after one sublayer.
+
+    Both sides' corrections are predicted from the sublayer's input as it was before
+    the first convolution.
+    """
+
+    def __init__(self, config: DFlashConfig):
+        super().__init__()
+        size, taps = config.hidden_size, config.conv_kernel_size
+        self.base_kernel = mx.zeros((2, taps, size))
+        self.kernel_projection = nn.Linear(
+            size, 2 * taps * config.conv_groups, bias=False
+        )
+        self._group_size = config.conv_group_size
+
+    def prepare(self, x: mx.array) -> tuple[mx.array, mx.array]:
+        """The convolved input, and the corrections :meth:`finish` needs."""
+        _, taps, size = self.base_kernel.shape
+        dynamic = self.kernel_projection(x)
+        dynamic = mx.unflatten(dynamic, -1, (2, taps, size // self._group_size))
+        return self._convolve(x, dynamic[:, :, 0], 0), dynamic[:, :, 1]
+
+    def finish(self, out: mx.array, dynamic: mx.array) -> mx.array:
+        """The convolved output of the sublayer."""
+        return self._convolve(out, dynamic, 1)
+
+    def _convolve(self, x: mx.array, dynamic: mx.array, side: int) -> mx.array:
+        return dynamic_causal_conv(
+            x, dynamic, self.base_kernel[side], group_size=self._group_size
+        )
+
+
+class CandidateSelector(nn.Module):
+    """Which token follows which: two codebooks and a gate from the hidden row."""
+
+    def __init__(self, config: DFlashConfig):
+        super().__init__()
+        shape = (config.vocab_size, config.selector_rank)
+        self.predecessor_codebook = mx.random.normal(shape, scale=0.02)
+        self.successor_codebook = mx.zeros(shape)
+        self.hidden_projection = nn.Linear(
+            config.hidden_size, config.selector_rank, bias=False
+        )
