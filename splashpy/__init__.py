@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from splashpy.version import __version__
+
 if TYPE_CHECKING:
     from splashpy.api import Model, Reply, load
 
-__version__ = "0.1.0"
 __all__ = ["Model", "Reply", "__version__", "load"]
 
 

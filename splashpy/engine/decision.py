@@ -2,7 +2,7 @@
 """A verify pass's logits become one small array the host can read.
 
 Everything the host needs to know about a cycle is packed together, so that reading it
-is a single synchronisation: [kept, broken, choice 0 .. choice K].
+is a single synchronisation: [kept, broken, token 0 .. token K].
 
 Shapes: K drafted tokens, V vocabulary.
 """
@@ -17,8 +17,9 @@ import mlx.core as mx
 from splashpy.drafting.drafter import Proposal
 from splashpy.engine.sequence import Sequence
 from splashpy.errors import ModelResultError
-from splashpy.kernels.noise import gumbel_rows
+from splashpy.kernels.noise import Purpose, gumbel_rows, uniforms
 from splashpy.verification.accept import agreement, choose
+from splashpy.verification.rejection import reject
 from splashpy.verification.sampling import row_histories, score
 
 
@@ -67,8 +68,8 @@ def decide(
         position: absolute position of the anchor.
 
     Returns:
-        [K + 3] int32: how many drafted tokens are kept; 1 if a logit is NaN; the
-        target's choice after each row.
+        [K + 3] int32: how many drafted tokens are kept; 1 if a logit is NaN; then the
+        tokens to commit, of which the first kept + 1 count.
     """
     request = sequence.request
     history = None
@@ -81,12 +82,39 @@ def decide(
             logits.shape[-1],
         )
     scores = score(logits, request.sampling, history)
-    noise = None
-    if not request.sampling.greedy:
-        rows, vocab = logits.shape
-        noise = gumbel_rows(request.seed, position + 1, rows, vocab)
-    choices = choose(scores, noise)
-    kept = agreement(proposal.token_ids, choices)
+    if proposal.probs is not None and not request.sampling.greedy:
+        tokens, count = _rejection(sequence, scores, proposal, position)
+        kept = count - 1
+    else:
+        tokens = choose(scores, _noise(sequence, scores, position))
+        kept = agreement(proposal.token_ids, tokens)
     broken = mx.any(mx.isnan(logits))
     head = mx.stack([kept.astype(mx.int32), broken.astype(mx.int32)])
-    return mx.concatenate([head, choices])
+    return mx.concatenate([head, tokens])
+
+
+def _noise(sequence: Sequence, scores: mx.array, position: int) -> mx.array | None:
+    """Noise of the positions decided; a point mass needs no other random number.
+
+    Accepting a fixed token while it equals the target's own draw accepts it with
+    exactly its probability, which is the best any rule can do for a point mass.
+    """
+    if sequence.request.sampling.greedy:
+        return None
+    rows, vocab = scores.shape
+    return gumbel_rows(sequence.request.seed, position + 1, rows, vocab)
+
+
+def _rejection(
+    sequence: Sequence, scores: mx.array, proposal: Proposal, position: int
+) -> tuple[mx.array, mx.array]:
+    seed, cycle = sequence.request.seed, sequence.cycle
+    first, drafted = position + 1, len(proposal)
+    return reject(
+        mx.softmax(scores, axis=-1, precise=True),
+        proposal.token_ids,
+        proposal.candidates,
+        proposal.probs,
+        uniforms(seed, first, drafted, cycle, Purpose.ACCEPT),
+        uniforms(seed, first, 1, cycle, Purpose.RESIDUAL)[0],
+    )

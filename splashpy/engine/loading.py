@@ -14,17 +14,23 @@ from time import perf_counter
 from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
+from splashpy.drafting.combined import CombinedDrafter
+from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.lookup import DRAFT_TOKENS, MAX_ROWS, LookupDrafter
 from splashpy.drafting.plain import PlainDrafter
-from splashpy.errors import ModelResultError
+from splashpy.errors import ModelResultError, PairError
+from splashpy.models.dflash2 import DFlashNetwork
+from splashpy.models.dflash2_load import UNPACKED_BITS, load_drafter
 from splashpy.models.loading import load_target
-from splashpy.models.target import Target
+from splashpy.models.target import MlxLmTarget, Target, check_taps
 from splashpy.protocol import DraftState, LoadOptions, LoadProgress
 
 _TIMED_SECONDS = 1.0  # for both widths together; at least one pass of each is timed
 _TIMED_PASSES = 5
+_SHORTEST_BESIDE_DRAFTER = 4  # tokens: a drafter beats a shorter match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +41,16 @@ class LoadRequest:
         directory: config.json and weights of the target.
         config: the parsed config.json.
         context_max: tokens of prompt plus answer.
-        options: wishes about drafting and context.
+        options: wishes about drafting and context; ``options.draft`` replaces the
+            package's drafter.
+        draft: directory of the drafter the package brings; None without one.
     """
 
     directory: Path
     config: dict[str, Any]
     context_max: int
     options: LoadOptions
+    draft: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +74,8 @@ def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Load
     """Load the target, choose a drafter, warm both up.
 
     Raises:
-        ModelKindError: the directory is not a supported target.
+        ModelKindError: the directory is not a supported target or drafter.
+        PairError: the drafter that was asked for does not fit the target.
         ModelResultError: the weights compute NaN.
     """
 
@@ -77,8 +87,7 @@ def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Load
     )
     progress(LoadProgress(phase="warmup"))
     check_numbers(target)
-    drafter, draft = _choose_drafter(target, request.options)
-    return Loaded(target=target, drafter=drafter, draft=draft)
+    return _with_drafter(target, request)
 
 
 def check_numbers(target: Target) -> None:
@@ -122,14 +131,60 @@ def _pass_seconds(target: Target, rows: int) -> float:
     return perf_counter() - started
 
 
-def _choose_drafter(target: Target, options: LoadOptions) -> tuple[Drafter, DraftState]:
+def _with_drafter(target: MlxLmTarget, request: LoadRequest) -> Loaded:
+    options = request.options
     if options.no_draft:
-        return PlainDrafter(), DraftState(reason="--no-draft")
-    if options.lookup is False:
-        return PlainDrafter(), DraftState(reason="--no-lookup")
-    drafter = LookupDrafter(
+        return _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
+    network, reason = _load_network(target, request)
+    shortest = 1 if network is None else _SHORTEST_BESIDE_DRAFTER
+    lookup = None if options.lookup is False else _lookup(target, options, shortest)
+    if network is None:
+        if lookup is None:
+            return _loaded(target, PlainDrafter(), DraftState(reason="--no-lookup"))
+        return _loaded(target, lookup, DraftState(state="lookup", reason=reason))
+    drafter = DFlash2Drafter(network, target, block_size=options.block_size)
+    reason = check_taps(target, drafter.feature_layers)
+    if reason:
+        return _loaded(target, lookup or PlainDrafter(), DraftState(reason=reason))
+    both = drafter if lookup is None else CombinedDrafter(lookup, drafter)
+    packed = network.config.quantization
+    bits = options.draft_bits or (packed.bits if packed else UNPACKED_BITS)
+    weights: Any = tree_flatten(network.parameters())
+    return _loaded(
+        target,
+        both,
+        DraftState(state="active", bits=bits),
+        sum(array.nbytes for _, array in weights),
+    )
+
+
+def _load_network(
+    target: MlxLmTarget, request: LoadRequest
+) -> tuple[DFlashNetwork | None, str]:
+    """The drafter network to use, or None and why there is none."""
+    asked = request.options.draft
+    directory = request.draft if asked is None else Path(asked)
+    if directory is None:
+        return None, "the package has no drafter"
+    try:
+        bits = request.options.draft_bits
+        return load_drafter(directory, target.facts, bits=bits), ""
+    except PairError as error:
+        if asked is not None:
+            raise
+        return None, f"{error.message}: {error.why}"
+
+
+def _lookup(target: Target, options: LoadOptions, shortest: int) -> LookupDrafter:
+    return LookupDrafter(
+        shortest=shortest,
         # A lookup that was asked for drafts from every match.
         cost=1.0 if options.lookup else verify_cost(target, DRAFT_TOKENS + 1),
         block_size=options.block_size or MAX_ROWS,
     )
-    return drafter, DraftState(state="lookup")
+
+
+def _loaded(
+    target: Target, drafter: Drafter, draft: DraftState, draft_bytes: int = 0
+) -> Loaded:
+    return Loaded(target=target, drafter=drafter, draft=draft, draft_bytes=draft_bytes)

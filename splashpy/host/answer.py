@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from splashpy import protocol
 from splashpy.dialogue.turn import Turn
 from splashpy.engine.request import (
     EngineEvent,
@@ -17,7 +16,19 @@ from splashpy.engine.request import (
     Waiting,
 )
 from splashpy.host.counts import SpecCounts
-from splashpy.protocol import Event, FinishReason
+from splashpy.protocol import (
+    Cycle,
+    Done,
+    Event,
+    Failure,
+    FinishReason,
+    Piece,
+    Prefill,
+    Queued,
+    Timing,
+    Usage,
+    error_fields,
+)
 
 
 @dataclass(slots=True)
@@ -45,9 +56,9 @@ class Answer:
     def follow(self, event: EngineEvent) -> Iterator[Event]:
         """What an engine event means to whoever asked."""
         if isinstance(event, Waiting):
-            yield protocol.Queued(id=self.id, position=event.position)
+            yield Queued(id=self.id, position=event.position)
         elif isinstance(event, PrefillProgress):
-            yield protocol.Prefill(
+            yield Prefill(
                 id=self.id,
                 total=event.total,
                 cached=event.cached,
@@ -60,9 +71,7 @@ class Answer:
         elif isinstance(event, Finished):
             yield from self._finish(event)
         elif isinstance(event, Failed):
-            yield protocol.Failure(
-                id=self.id, fatal=event.fatal, **protocol.error_fields(event.error)
-            )
+            yield Failure(id=self.id, fatal=event.fatal, **error_fields(event.error))
 
     def _cycle(self, event: TokensCommitted) -> Event:
         delta = self.turn.feed(event.token_ids, event.sources)
@@ -79,7 +88,7 @@ class Answer:
         if delta.stopped:
             self.stopped = True
             self.stop_engine(self.id)
-        return protocol.Cycle(
+        return Cycle(
             id=self.id,
             i=event.cycle,
             drafted=event.drafted,
@@ -97,16 +106,16 @@ class Answer:
         if rest:
             yield self._rest(rest)
         waited = event.queue_seconds + event.prefill_seconds
-        yield protocol.Done(
+        yield Done(
             id=self.id,
             reason=reason,
-            usage=protocol.Usage(
+            usage=Usage(
                 prompt=event.prompt_tokens,
                 cached=event.cached_tokens,
                 completion=self.turn.completion_tokens,
                 reasoning=self.turn.reasoning_tokens,
             ),
-            timing=protocol.Timing(
+            timing=Timing(
                 queue_ms=1e3 * event.queue_seconds,
                 prefill_ms=1e3 * event.prefill_seconds,
                 ttft_ms=1e3 * waited if self.first_emission else 0.0,
@@ -116,9 +125,9 @@ class Answer:
             spec=self.counts.to_spec(),
         )
 
-    def _rest(self, pieces: tuple[protocol.Piece, ...]) -> Event:
+    def _rest(self, pieces: tuple[Piece, ...]) -> Event:
         """Text that was held back until the end, as a cycle that commits nothing."""
-        return protocol.Cycle(
+        return Cycle(
             id=self.id,
             i=self.counts.cycles,
             drafted=0,

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-import splashpy
 from splashpy import blas, protocol
 from splashpy.engine.engine import Emitted, Engine, LoadFailed, memory
 from splashpy.engine.loading import Loaded, LoadRequest
@@ -26,6 +25,7 @@ from splashpy.host.device import device
 from splashpy.host.model import Speech, resolve_request
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Command, Event, Failure
+from splashpy.version import __version__
 
 Emit = Callable[[Event], None]
 
@@ -103,7 +103,7 @@ class Host:
         self._emit(
             protocol.EngineHello(
                 proto=protocol.PROTO,
-                version=splashpy.__version__,
+                version=__version__,
                 pid=os.getpid(),
                 mlx=version("mlx"),
                 device=device(str(blas.prepare())),
@@ -120,6 +120,7 @@ class Host:
                 config=directory.config,
                 context_max=self._speech.context_max,
                 options=command.options,
+                draft=directory.draft,
             )
         )
 
@@ -137,6 +138,7 @@ class Host:
                 draft=loaded.draft,
                 effort_levels=self._speech.effort_levels,
                 effort_default=self._speech.effort_default,
+                tools=self._speech.template.reads_tools,
                 sampling_defaults=self._speech.sampling,
                 memory=protocol.MemoryPlan(
                     weights=facts.weight_bytes,
@@ -159,7 +161,7 @@ class Host:
             return
         self._answers[command.id] = Answer(
             id=command.id,
-            turn=speech.turn(prompt, command.sampling.stop, request.stop_token_ids),
+            turn=speech.turn(command, prompt, request.stop_token_ids),
             stop_engine=self._engine.cancel,
             return_token_ids=command.return_token_ids,
         )

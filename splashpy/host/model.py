@@ -87,14 +87,18 @@ class Speech:
         )
 
     def turn(
-        self, prompt: Prompt, stops: tuple[str, ...], end_ids: frozenset[int]
+        self, command: protocol.Generate, prompt: Prompt, end_ids: frozenset[int]
     ) -> Turn:
-        """The text path of the answer to ``prompt``."""
-        splitter = ChannelSplitter(
-            reasoning_tags(self.tokenizer, self.template),
-            inside=prompt.opens_reasoning,
+        """The text path of the answer; a raw prompt's is content as a whole."""
+        tags = None
+        if command.prompt is None:
+            tags = reasoning_tags(self.tokenizer, self.template)
+        return Turn(
+            self.tokenizer,
+            splitter=ChannelSplitter(tags, inside=prompt.opens_reasoning),
+            stops=command.sampling.stop,
+            end_ids=end_ids,
         )
-        return Turn(self.tokenizer, splitter=splitter, stops=stops, end_ids=end_ids)
 
 
 def resolve_request(

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loaded model whose parts can be used directly, on the thread that loaded it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from splashpy.drafting.drafter import Drafter
+from splashpy.drafting.plain import PlainDrafter
+from splashpy.engine.generation import generate
+from splashpy.engine.loading import Loaded, LoadRequest, load
+from splashpy.engine.request import EngineEvent, GenerationRequest, TokensCommitted
+from splashpy.host.model import Speech
+from splashpy.models.target import Target
+from splashpy.package.model_directory import ModelDirectory
+from splashpy.protocol import Generate, LoadOptions, LoadProgress
+from splashpy.verification.sampling import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A target, its drafter and its text side."""
+
+    loaded: Loaded
+    speech: Speech
+    plain: Drafter = field(default_factory=PlainDrafter)
+
+    @classmethod
+    def open(
+        cls,
+        directory: ModelDirectory,
+        options: LoadOptions,
+        progress: Callable[[LoadProgress], None] = lambda _: None,
+    ) -> Session:
+        """Load a model here and now.
+
+        Raises:
+            SplashError: it cannot be loaded.
+        """
+        speech = Speech.from_directory(directory, options.max_context)
+        request = LoadRequest(
+            directory=directory.target,
+            config=directory.config,
+            context_max=speech.context_max,
+            options=options,
+            draft=directory.draft,
+        )
+        return cls(load(request, progress), speech)
+
+    @property
+    def target(self) -> Target:
+        """The model whose words count."""
+        return self.loaded.target
+
+    @property
+    def drafter(self) -> Drafter:
+        """Who proposes."""
+        return self.loaded.drafter
+
+    def prompt_ids(self, text: str) -> tuple[int, ...]:
+        """Token ids of a user message in the model's chat template."""
+        message = {"role": "user", "content": text}
+        return self.speech.prompt(Generate(id="", messages=(message,))).token_ids
+
+    def events(
+        self,
+        token_ids: tuple[int, ...],
+        drafter: Drafter,
+        *,
+        max_tokens: int,
+        cancelled: Callable[[], bool],
+    ) -> Iterator[EngineEvent]:
+        """Decode greedily from a prompt; the last event is ``Finished``."""
+        request = GenerationRequest(
+            id="session",
+            token_ids=token_ids,
+            sampling=SamplingParams(),
+            seed=0,
+            max_new_tokens=max_tokens,
+            stop_token_ids=self.speech.tokenizer.eos_token_ids,
+        )
+        yield from generate(request, self.target, drafter, None, cancelled=cancelled)
+
+    def answer(
+        self,
+        token_ids: tuple[int, ...],
+        drafter: Drafter,
+        *,
+        max_tokens: int,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> list[int]:
+        """The tokens of :meth:`events`."""
+        return [
+            token
+            for event in self.events(
+                token_ids, drafter, max_tokens=max_tokens, cancelled=cancelled
+            )
+            if isinstance(event, TokensCommitted)
+            for token in event.token_ids
+        ]
