@@ -24,6 +24,7 @@ import mlx.core as mx
 from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
 from splashpy.errors import UsageError
 from splashpy.kernels.candidate_selector import (
+    Lattice,
     build_lattice,
     top_candidates,
     walk_greedy,
@@ -32,6 +33,7 @@ from splashpy.kernels.candidate_selector import (
 )
 from splashpy.kernels.noise import Purpose, gumbel_rows
 from splashpy.models.dflash2 import DFlashNetwork
+from splashpy.models.dflash2_compiled import CompiledNetwork
 from splashpy.models.dflash2_context import DrafterContext
 
 # A layer without a window needs every row, and features are several times as wide as
@@ -121,10 +123,14 @@ class DFlash2Drafter:
             )
         self.feature_layers = config.feature_layers
         self._network = network
+        self._compiled = CompiledNetwork(network)
+        self._best_path = mx.compile(self._find_best_path)
+        self._drawn_path = mx.compile(self._draw_path)
         self._target = target
         self._walk = walk_look_ahead if look_ahead else walk_greedy
-        self._mask_row = self._embed(mx.array([config.mask_token_id]))
-        mx.eval(self._mask_row)  # once; an unevaluated array is bound to its thread
+        mask = self._embed(mx.array([config.mask_token_id]))
+        self._mask_rows = mx.repeat(mask, self.block_size - 1, axis=0)
+        mx.eval(self._mask_rows)  # once; an unevaluated array is bound to its thread
 
     def new_state(self) -> DFlash2State:
         """A sequence that has not begun."""
@@ -167,9 +173,8 @@ class DFlash2Drafter:
         if count < 1:
             return empty_proposal()
         self._project(state)
-        masks = mx.broadcast_to(self._mask_row, (count, self._mask_row.shape[1]))
-        block = mx.concatenate([self._embed(anchor[None]), masks])
-        hidden = self._network(block, state.context)[1:]
+        block = mx.concatenate([self._embed(anchor[None]), self._mask_rows[:count]])
+        hidden = self._compiled(block, state.context)[1:]
         logits = self._target.head(hidden)
         if self._network.config.version == 2:
             return self._select(anchor, hidden, logits, sampling)
@@ -185,6 +190,40 @@ class DFlash2Drafter:
         logits: mx.array,
         sampling: DraftSampling,
     ) -> Proposal:
+        if sampling.temperature == 0:
+            return Proposal(self._best_path(anchor, hidden, logits))
+        rows, vocab = logits.shape
+        noise = _noise(rows, self._network.config.selector_top_k, vocab, sampling)
+        token_ids, candidates, probs = self._drawn_path(
+            anchor, hidden, logits, noise, mx.array(sampling.temperature)
+        )
+        if sampling.coupled:  # given the shared noise, nothing is left to chance
+            return Proposal(token_ids)
+        return Proposal(token_ids, candidates=candidates, probs=probs)
+
+    def _find_best_path(
+        self, anchor: mx.array, hidden: mx.array, logits: mx.array
+    ) -> mx.array:
+        lattice, candidates = self._lattice(anchor, hidden, logits)
+        return _chosen(candidates, self._walk(lattice))
+
+    def _draw_path(
+        self,
+        anchor: mx.array,
+        hidden: mx.array,
+        logits: mx.array,
+        noise: mx.array,
+        temperature: mx.array,
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        lattice, candidates = self._lattice(anchor, hidden, logits)
+        if noise.shape[1] != candidates.shape[1]:  # a number per token: shared noise
+            noise = mx.take_along_axis(noise, candidates, axis=-1)
+        path, probs = walk_sampled(lattice, temperature, noise)
+        return _chosen(candidates, path), candidates, probs
+
+    def _lattice(
+        self, anchor: mx.array, hidden: mx.array, logits: mx.array
+    ) -> tuple[Lattice, mx.array]:
         config, selector = self._network.config, self._network.candidate_selector
         # The head may have more rows than the codebooks, for padding.
         candidates, raw = top_candidates(
@@ -197,23 +236,17 @@ class DFlash2Drafter:
             selector.hidden_projection(hidden),
             (selector.predecessor_codebook, selector.successor_codebook),
         )
-        if sampling.temperature == 0:
-            return Proposal(_chosen(candidates, self._walk(lattice)))
-        noise = _noise(candidates, logits.shape[-1], sampling)
-        path, probs = walk_sampled(lattice, sampling.temperature, noise)
-        token_ids = _chosen(candidates, path)
-        if sampling.coupled:  # given the shared noise, nothing is left to chance
-            return Proposal(token_ids)
-        return Proposal(token_ids, candidates=candidates, probs=probs)
+        return lattice, candidates
 
     def _embed(self, token_ids: mx.array) -> mx.array:
         scale = self._network.config.input_embedding_scale
-        return self._target.embed(token_ids) * scale
+        rows = self._target.embed(token_ids)
+        return rows if scale == 1 else rows * scale
 
     def _project(self, state: DFlash2State) -> None:
         """Move the queue into the context."""
         if state.queue:
-            self._network.extend(state.context, mx.concatenate(state.queue))
+            self._compiled.extend(state.context, mx.concatenate(state.queue))
             state.queue.clear()
 
     def _bound_queue(self, state: DFlash2State) -> None:
@@ -233,12 +266,10 @@ def _chosen(candidates: mx.array, path: mx.array) -> mx.array:
     return mx.take_along_axis(candidates, path[:, None], axis=-1)[:, 0]
 
 
-def _noise(candidates: mx.array, vocab: int, sampling: DraftSampling) -> mx.array:
-    """[K, C] Gumbel noise; the target's own for the same tokens when coupled."""
-    slots, count = candidates.shape
+def _noise(slots: int, count: int, vocab: int, sampling: DraftSampling) -> mx.array:
+    """Gumbel noise: [K, V], the target's own, when coupled; [K, C] otherwise."""
     if sampling.coupled:
-        rows = gumbel_rows(sampling.seed, sampling.position, slots, vocab)
-        return mx.take_along_axis(rows, candidates, axis=-1)
+        return gumbel_rows(sampling.seed, sampling.position, slots, vocab)
     return gumbel_rows(
         sampling.seed,
         sampling.position,

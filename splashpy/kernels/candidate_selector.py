@@ -147,7 +147,7 @@ def walk_look_ahead(lattice: Lattice) -> mx.array:
 
 
 def walk_sampled(
-    lattice: Lattice, temperature: float, noise: mx.array
+    lattice: Lattice, temperature: float | mx.array, noise: mx.array
 ) -> tuple[mx.array, mx.array]:
     """Draw every candidate from softmax(score / temperature) after the one before.
 

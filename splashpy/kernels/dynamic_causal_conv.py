@@ -41,13 +41,17 @@ def dynamic_causal_conv(
 def _reference(
     x: mx.array, dynamic: mx.array, base: mx.array, group_size: int
 ) -> mx.array:
-    hidden = x.astype(mx.float32)
-    taps = base + mx.repeat(dynamic.astype(mx.float32), group_size, axis=-1)
-    total = taps[:, :, 0] * hidden
-    for w in range(1, min(base.shape[0], x.shape[1])):
-        shifted = mx.pad(hidden[:, :-w], [(0, 0), (w, 0), (0, 0)])
-        total = total + taps[:, :, w] * shifted
-    return total.astype(x.dtype)
+    # A group's channels get an axis of their own, so that its correction need not be
+    # repeated for each of them.
+    taps = base.shape[0]
+    hidden = mx.unflatten(x.astype(mx.float32)[:, :, None], -1, (-1, group_size))
+    corrections = mx.split(dynamic.astype(mx.float32)[..., None], taps, axis=2)
+    kernel = mx.split(mx.unflatten(base, -1, (-1, group_size)), taps)
+    total = (kernel[0] + corrections[0]) * hidden
+    for w in range(1, min(taps, x.shape[1])):
+        shifted = mx.pad(hidden[:, :-w], [(0, 0), (w, 0), (0, 0), (0, 0), (0, 0)])
+        total = total + (kernel[w] + corrections[w]) * shifted
+    return mx.flatten(total, 2).astype(x.dtype)
 
 
 def _check(x: mx.array, dynamic: mx.array, base: mx.array, group_size: int) -> None:

@@ -24,9 +24,11 @@ import mlx.nn as nn
 
 from splashpy.kernels.dynamic_causal_conv import dynamic_causal_conv
 from splashpy.models.dflash2_config import DFlashConfig
-from splashpy.models.dflash2_context import DrafterContext, LayerContext
+from splashpy.models.dflash2_context import DrafterContext
 
 Mask = mx.array | str | None
+Projection = Callable[[mx.array, mx.array], list[tuple[mx.array, mx.array]]]
+"""Features [S, F * D] and a position to keys and values of every layer."""
 
 
 class DFlashNetwork(nn.Module):
@@ -65,17 +67,39 @@ class DFlashNetwork(nn.Module):
             context: whose ``position`` is that of the first row.
             features: [S, F * D] of consecutive positions.
         """
+        self.append(context, features, self.project)
+
+    def append(
+        self, context: DrafterContext, features: mx.array, project: Projection
+    ) -> None:
+        """Append rows that ``project`` computes, as :meth:`project` does."""
         count = features.shape[0]
-        visible = features[count - context.visible(count) :].astype(self.dtype)
-        rows = self.hidden_norm(self.fc(visible))[None]
-        for layer, memory in zip(self.layers, context.layers, strict=True):
-            seen = memory.visible(count)
-            memory.append(
-                *layer.self_attn.keys_and_values(
-                    rows[:, rows.shape[1] - seen :], context.position + count - seen
-                )
-            )
+        visible = features[count - context.visible(count) :]
+        first = context.position + count - visible.shape[0]
+        rows = project(visible, mx.array(first))
+        for (keys, values), memory in zip(rows, context.layers, strict=True):
+            unseen = keys.shape[2] - memory.visible(count)
+            if unseen:
+                keys, values = keys[:, :, unseen:], values[:, :, unseen:]
+            memory.append(keys, values)
         context.position += count
+
+    def project(
+        self, features: mx.array, position: mx.array
+    ) -> list[tuple[mx.array, mx.array]]:
+        """Keys and values of new context rows, for every layer.
+
+        Args:
+            features: [S, F * D] of consecutive positions.
+            position: [] int32, of the first row.
+
+        Returns:
+            Per layer [1, H, S, d] each.
+        """
+        rows = self.hidden_norm(self.fc(features.astype(self.dtype)))[None]
+        return [
+            layer.self_attn.keys_and_values(rows, position) for layer in self.layers
+        ]
 
     def __call__(self, embeddings: mx.array, context: DrafterContext) -> mx.array:
         """Hidden rows of a block that starts at ``context.position``.
@@ -88,14 +112,31 @@ class DFlashNetwork(nn.Module):
             [L, D] after the final norm.
         """
         hidden = embeddings[None].astype(self.dtype)
-        masks: dict[tuple[int | None, bool], Mask] = {}
-        for index, layer in enumerate(self.layers):
-            memory = context.layers[index]
-            kind = (self.config.windows[index], self.config.causal[index])
-            if kind not in masks:
-                masks[kind] = memory.mask(hidden.shape[1], causal=kind[1])
-            hidden = layer(hidden, memory, masks[kind], context.position)
+        position = mx.array(context.position)
+        masks = self.masks(hidden.shape[1], context)
+        for layer, memory, mask in zip(self.layers, context.layers, masks, strict=True):
+            queries, keys, values, after = layer.before_attention(hidden, position)
+            attended = self.attend(queries, memory.with_block(keys, values), mask)
+            hidden = layer.after_attention(hidden, attended, after)
         return self.norm(hidden)[0]
+
+    def masks(self, rows: int, context: DrafterContext) -> list[Mask]:
+        """What a block of ``rows`` rows sees in every layer; kinds share one mask."""
+        kinds = list(zip(self.config.windows, self.config.causal, strict=True))
+        made: dict[tuple[int | None, bool], Mask] = {}
+        for kind, memory in zip(kinds, context.layers, strict=True):
+            if kind not in made:
+                made[kind] = memory.mask(rows, causal=kind[1])
+        return [made[kind] for kind in kinds]
+
+    def attend(
+        self, queries: mx.array, rows: tuple[mx.array, mx.array], mask: Mask
+    ) -> mx.array:
+        """Block rows attend to the context and to each other, [1, H, L, d]."""
+        scale = self.config.head_dim**-0.5
+        return mx.fast.scaled_dot_product_attention(
+            queries, *rows, scale=scale, mask=mask
+        )
 
     def transform(self, logits: mx.array) -> mx.array:
         """The drafter's own multiplier and softcap on the target head's logits.
@@ -124,27 +165,47 @@ class DecoderLayer(nn.Module):
             self.attention_conv = DynamicCausalConv(config)
             self.mlp_conv = DynamicCausalConv(config)
 
-    def __call__(
-        self, hidden: mx.array, memory: LayerContext, mask: Mask, position: int
-    ) -> mx.array:
-        """The stream after this layer, [1, L, D]."""
-        hidden = hidden + self._convolved(
-            "attention_conv",
-            self.input_layernorm(hidden),
-            lambda x: self.self_attn(x, memory, mask, position),
-        )
-        return hidden + self._convolved(
-            "mlp_conv", self.post_attention_layernorm(hidden), self.mlp
-        )
+    def before_attention(
+        self, hidden: mx.array, position: mx.array
+    ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+        """Everything up to the attention.
 
-    def _convolved(
-        self, name: str, x: mx.array, sublayer: Callable[[mx.array], mx.array]
+        Args:
+            hidden: [1, L, D], the stream.
+            position: [] int32, of the first row.
+
+        Returns:
+            Queries, keys and values, [1, H, L, d] each, and the corrections of the
+            convolution after the attention (empty in version 1).
+        """
+        x, after = self._convolved("attention_conv", self.input_layernorm(hidden))
+        return *self.self_attn.heads(x, position), after
+
+    def after_attention(
+        self, hidden: mx.array, attended: mx.array, after: mx.array
     ) -> mx.array:
+        """The stream after this layer.
+
+        Args:
+            hidden: [1, L, D], the stream before it.
+            attended: [1, H, L, d], what the attention gives.
+            after: from :meth:`before_attention`.
+
+        Returns:
+            [1, L, D].
+        """
+        out = self.self_attn.output(attended)
+        hidden = hidden + self._finished("attention_conv", out, after)
+        x, after = self._convolved("mlp_conv", self.post_attention_layernorm(hidden))
+        return hidden + self._finished("mlp_conv", self.mlp(x), after)
+
+    def _convolved(self, name: str, x: mx.array) -> tuple[mx.array, mx.array]:
         conv: DynamicCausalConv | None = self.get(name)
-        if conv is None:
-            return sublayer(x)
-        x, after = conv.prepare(x)
-        return conv.finish(sublayer(x), after)
+        return (x, mx.zeros(0)) if conv is None else conv.prepare(x)
+
+    def _finished(self, name: str, out: mx.array, after: mx.array) -> mx.array:
+        conv: DynamicCausalConv | None = self.get(name)
+        return out if conv is None else conv.finish(out, after)
 
 
 class Attention(nn.Module):
@@ -162,36 +223,40 @@ class Attention(nn.Module):
         self._config = config
 
     def keys_and_values(
-        self, rows: mx.array, position: int
+        self, rows: mx.array, position: mx.array
     ) -> tuple[mx.array, mx.array]:
         """Keys, normed and rotated, and values of consecutive positions.
 
         Args:
             rows: [1, S, D].
-            position: of the first row.
+            position: [] int32, of the first row.
 
         Returns:
             [1, H, S, d] each.
         """
         keys = self.k_norm(self._split(self.k_proj(rows)))
-        return self._rotate(keys, position), self._split(self.v_proj(rows))
+        return self.rotate(keys, position), self._split(self.v_proj(rows))
 
-    def __call__(
-        self, x: mx.array, memory: LayerContext, mask: Mask, position: int
-    ) -> mx.array:
-        """The attention output of a block whose first row is at ``position``."""
-        queries = self._rotate(self.q_norm(self._split(self.q_proj(x))), position)
-        keys, values = memory.with_block(*self.keys_and_values(x, position))
-        out = mx.fast.scaled_dot_product_attention(
-            queries, keys, values, scale=self._config.head_dim**-0.5, mask=mask
-        )
-        return self.o_proj(out.swapaxes(1, 2).flatten(2))
+    def heads(
+        self, rows: mx.array, position: mx.array
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Queries beside :meth:`keys_and_values`, rotated together."""
+        queries = self.q_norm(self._split(self.q_proj(rows)))
+        keys = self.k_norm(self._split(self.k_proj(rows)))
+        both = self.rotate(mx.concatenate([queries, keys], axis=1), position)
+        count = queries.shape[1]
+        return both[:, :count], both[:, count:], self._split(self.v_proj(rows))
+
+    def output(self, attended: mx.array) -> mx.array:
+        """[1, H, L, d] to [1, L, D]."""
+        return self.o_proj(attended.swapaxes(1, 2).flatten(2))
 
     def _split(self, rows: mx.array) -> mx.array:
         """[1, S, H * d] to [1, H, S, d]."""
         return mx.unflatten(rows, -1, (-1, self._config.head_dim)).swapaxes(1, 2)
 
-    def _rotate(self, heads: mx.array, position: int) -> mx.array:
+    def rotate(self, heads: mx.array, position: mx.array) -> mx.array:
+        """[B, H, S, d] rotated by their positions, the first being ``position``."""
         return mx.fast.rope(
             heads,
             self._config.head_dim,
@@ -236,8 +301,9 @@ class DynamicCausalConv(nn.Module):
         """The convolved input, and the corrections :meth:`finish` needs."""
         _, taps, size = self.base_kernel.shape
         dynamic = self.kernel_projection(x)
-        dynamic = mx.unflatten(dynamic, -1, (2, taps, size // self._group_size))
-        return self._convolve(x, dynamic[:, :, 0], 0), dynamic[:, :, 1]
+        dynamic = mx.unflatten(dynamic, -1, (2 * taps, size // self._group_size))
+        before, after = mx.split(dynamic, 2, axis=2)
+        return self._convolve(x, before, 0), after
 
     def finish(self, out: mx.array, dynamic: mx.array) -> mx.array:
         """The convolved output of the sublayer."""
