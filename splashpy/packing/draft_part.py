@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The drafter of a recipe joins a package, if it belongs to the target."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from splashpy.errors import PairError
+from splashpy.package.components import (
+    Draft,
+    License,
+    Quantization,
+    Source,
+    SourceFile,
+)
+from splashpy.package.fields import Fields, read_json
+from splashpy.package.integrity import check_safetensors, sha256_file
+from splashpy.package.manifest import Pairing
+from splashpy.packing.recipe import DraftPart
+from splashpy.version import __version__
+
+
+def add_draft(
+    part: DraftPart, license_terms: License, package: Path, recipe_name: str
+) -> tuple[Draft, Pairing, int]:
+    """Copy a drafter into ``draft/`` and describe it.
+
+    Args:
+        part: the recipe's drafter.
+        license_terms: its terms, with ``text`` inside the package.
+        package: directory with ``target/`` and ``tokenizer/``.
+        recipe_name: folder under packages/ it comes from.
+
+    Returns:
+        The manifest's ``draft`` and ``pairing``, and the mask token id.
+
+    Raises:
+        PairError: drafter and target do not fit; names the two values.
+        ModelKindError: its config.json lacks a key.
+        IntegrityError: its weights are damaged.
+    """
+    config = read_json(part.directory / "config.json")
+    fields = Fields(config, str(part.directory / "config.json"))
+    target = read_json(package / "target" / "config.json")
+    flash = fields.object("dflash_config")
+    _check_pair(fields, flash, target)
+    check_safetensors(part.directory / "model.safetensors")
+    (package / "draft").mkdir()
+    for file in part.files():
+        shutil.copyfile(file, package / "draft" / file.name)
+    draft = Draft(
+        architecture=_architecture(fields),
+        dflash_config=flash.data,
+        layer_types=fields.texts("layer_types"),
+        sliding_window=config.get("sliding_window"),
+        is_causal=config.get("is_causal"),
+        rope=config.get("rope_parameters") or {},
+        quantization=_quantization(fields),
+        trained_for=part.trained_for,
+        source=_source(part, recipe_name),
+        license=license_terms,
+    )
+    pairing = Pairing(
+        hidden_size=fields.integer("hidden_size"),
+        vocab_size=fields.integer("vocab_size"),
+        token_map_sha256=token_map_sha256(package / "tokenizer" / "tokenizer.json"),
+    )
+    return draft, pairing, flash.integer("mask_token_id")
+
+
+def token_map_sha256(tokenizer: Path) -> str:
+    """SHA-256 over ``id<TAB>token`` lines in order of id; tokens as JSON strings."""
+    data = read_json(tokenizer)
+    ids = {index: token for token, index in data["model"]["vocab"].items()}
+    ids |= {token["id"]: token["content"] for token in data.get("added_tokens", ())}
+    lines = (f"{index}\t{json.dumps(ids[index])}\n" for index in sorted(ids))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _check_pair(draft: Fields, flash: Fields, target: dict[str, Any]) -> None:
+    for key in ("hidden_size", "vocab_size"):
+        if draft.integer(key) != target[key]:
+            raise PairError(
+                f"the drafter's {key} is {draft.data[key]}, the target's {target[key]}"
+            )
+    num_layers = target["num_hidden_layers"]
+    if draft.integer("num_target_layers", default=num_layers) != num_layers:
+        raise PairError(
+            f"the drafter was made for {draft.data['num_target_layers']} target "
+            f"layers, the target has {num_layers}"
+        )
+    beyond = [i for i in flash.integers("target_layer_ids") if i >= num_layers]
+    if beyond:
+        raise PairError(
+            f"the drafter reads target layer {beyond[0]}, the last is {num_layers - 1}"
+        )
+    mask = flash.integer("mask_token_id")
+    if mask >= target["vocab_size"]:
+        raise PairError(
+            f"the mask token {mask} is outside the vocabulary of {target['vocab_size']}"
+        )
+
+
+def _architecture(fields: Fields) -> str:
+    names = fields.texts("architectures")
+    return names[0] if names else "DFlash2DraftModel"
+
+
+def _quantization(fields: Fields) -> Quantization | None:
+    packed = fields.optional_object("quantization")
+    if packed is None:
+        return None
+    return Quantization(
+        bits=packed.integer("bits", low=1),
+        group_size=packed.integer("group_size", low=1),
+        mode=packed.text("mode", default="affine"),
+    )
+
+
+def _source(part: DraftPart, recipe_name: str) -> Source:
+    return Source(
+        kind="recipe",
+        repo_id=f"packages/{recipe_name}/{part.directory.name}",
+        revision=__version__,
+        files=tuple(
+            SourceFile(
+                path=file.name, size=file.stat().st_size, sha256=sha256_file(file)
+            )
+            for file in part.files()
+        ),
+    )

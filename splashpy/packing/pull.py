@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make a model usable on this computer: build its package or download it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from splashpy.errors import PackageError, UsageError
+from splashpy.package import hub, hub_cache, names
+from splashpy.package.disk_space import free_bytes
+from splashpy.package.integrity import check_files
+from splashpy.package.manifest import Manifest
+from splashpy.package.model_directory import ModelDirectory
+from splashpy.package.progress import Cancelled, Progress, never, silent
+from splashpy.packing.build import build, is_current, needed_bytes
+from splashpy.packing.download import download
+from splashpy.packing.fetch import Supply
+from splashpy.packing.recipe import Recipe, find_recipe
+from splashpy.paths import Paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullPlan:
+    """What ``pull`` would do, told before anything large is moved.
+
+    Attributes:
+        name: as written.
+        installed: already there and complete.
+        revision: commit or version that would be fetched.
+        download_bytes: bytes to transfer; 0 when everything is cached.
+        needed_bytes: disk the work fills at its peak; ``disk_space.MARGIN_BYTES`` must
+            stay free beside it.
+        free_bytes: free disk at the destination.
+        licenses: (part, licence) pairs.
+        destination: directory the model would have.
+    """
+
+    name: str
+    installed: bool
+    revision: str
+    download_bytes: int
+    needed_bytes: int
+    free_bytes: int
+    licenses: tuple[tuple[str, str], ...]
+    destination: Path
+
+
+def plan(name: str, paths: Paths, *, offline: bool = False) -> PullPlan:
+    """Say what ``pull`` would do; asks the Hub for sizes unless ``offline``.
+
+    Raises:
+        The errors of ``pull``.
+    """
+    wish = _resolve(name)
+    if isinstance(wish, Recipe):
+        return _plan_build(name, wish, paths)
+    return _plan_download(name, wish, offline=offline)
+
+
+def pull(
+    name: str,
+    paths: Paths,
+    *,
+    offline: bool = False,
+    force: bool = False,
+    progress: Progress = silent,
+    cancelled: Cancelled = never,
+) -> Path:
+    """Build or download a model and return the directory to load.
+
+    Args:
+        name: short name or ``OWNER/REPO[@REVISION]``.
+        paths: where packages go.
+        offline: use only what is on this computer.
+        force: hash every file although the model is installed, and fetch or build
+            again what is damaged.
+        progress: phases ``resolve``, ``download``, ``verify``, ``prepare``.
+        cancelled: polled between chunks.
+
+    Raises:
+        ModelUnknownError: no such model.
+        ModelKindError, RemoteCodeError: nothing splashpy can run.
+        IntegrityError: a file differs from its recorded digest.
+        OfflineError, HubError, DownloadError, AuthorisationError: see errors.py.
+        DiskSpaceError, PermissionDeniedError: the files have no place.
+        CancelledError: ``cancelled`` said yes.
+        UsageError: a local directory, which needs no pull.
+    """
+    wish = _resolve(name)
+    if isinstance(wish, Recipe):
+        destination = paths.packages / wish.name
+        if force and destination.exists():
+            _drop_damaged(
+                destination, offline=offline, progress=progress, cancelled=cancelled
+            )
+        supply = Supply(paths.cache, offline=offline)
+        build(wish, destination, supply, progress=progress, cancelled=cancelled)
+        for source in wish.sources:
+            supply.discard(source)
+        return destination
+    return download(
+        wish, offline=offline, force=force, progress=progress, cancelled=cancelled
+    )
+
+
+def _resolve(text: str) -> Recipe | names.ModelName:
+    """The recipe to build, or the repository to download."""
+    name = names.parse(text)
+    if name.kind == "directory":
+        raise UsageError(
+            f"{text} is a directory on this computer; there is nothing to pull",
+            fix=[f"splashpy chat {text}"],
+        )
+    if name.kind == "hub":
+        return name
+    model = names.known(text)
+    if model and model.repo:
+        return names.parse(model.repo)
+    return find_recipe(text)
+
+
+def _drop_damaged(
+    package: Path, *, offline: bool, progress: Progress, cancelled: Cancelled
+) -> None:
+    """Delete a package that differs from its digests; offline, only say so."""
+    try:
+        manifest = Manifest.open(package)
+        check_files(
+            package, manifest, full=True, progress=progress, cancelled=cancelled
+        )
+    except PackageError:
+        if offline:
+            raise
+        shutil.rmtree(package)
+
+
+def _plan_build(name: str, recipe: Recipe, paths: Paths) -> PullPlan:
+    destination = paths.packages / recipe.name
+    supply = Supply(paths.cache)
+    installed = is_current(destination, recipe)
+    licenses = [("target", recipe.license.spdx)]
+    if recipe.draft:
+        licenses.append(("draft", recipe.draft.license.spdx))
+    return PullPlan(
+        name=name,
+        installed=installed,
+        revision=recipe.sources[0].as_source().revision,
+        download_bytes=0 if installed else supply.missing_bytes(recipe.sources[0]),
+        needed_bytes=0 if installed else sum(needed_bytes(recipe, supply)),
+        free_bytes=free_bytes(destination),
+        licenses=tuple(licenses),
+        destination=destination,
+    )
+
+
+def _plan_download(name: str, wish: names.ModelName, *, offline: bool) -> PullPlan:
+    cache = hub.cache_directory()
+    if offline:
+        path = hub.snapshot(wish.repo, wish.revision, offline=True)
+        ModelDirectory.open(path)
+        return PullPlan(
+            name=name,
+            installed=True,
+            revision=path.name,
+            download_bytes=0,
+            needed_bytes=0,
+            free_bytes=free_bytes(cache),
+            licenses=(),
+            destination=path,
+        )
+    facts = hub.repository_facts(wish.repo, wish.revision)
+    held = hub_cache.find_snapshot(cache, wish.repo, facts.commit)
+    missing = sum(
+        size
+        for path, size in facts.files
+        if held is None or not (held.path / path).is_file()
+    )
+    folder = f"models--{wish.repo.replace('/', '--')}"
+    return PullPlan(
+        name=name,
+        installed=held is not None and missing == 0,
+        revision=facts.commit,
+        download_bytes=missing,
+        needed_bytes=missing,
+        free_bytes=free_bytes(cache),
+        licenses=(("model", facts.license or "unknown"),),
+        destination=cache / folder / "snapshots" / facts.commit,
+    )

