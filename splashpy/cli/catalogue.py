@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table of error codes: what each means and what helps.
+
+``splashpy help E-CODE``, ``docs/errors.md`` and the man page are made from it. Codes
+are stable; the words of a message may change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """One code.
+
+    Attributes:
+        exit_code: of the process, when this error ends it.
+        when: what happened.
+        fixes: what helps, the likeliest first.
+    """
+
+    exit_code: int
+    when: str
+    fixes: tuple[str, ...]
+
+
+CATALOGUE: dict[str, CatalogueEntry] = {
+    "E-USAGE": CatalogueEntry(
+        2,
+        "An option, a value or a combination of them is not allowed. The message "
+        "quotes what was given and says what is allowed.",
+        ("splashpy COMMAND --help lists the options of a command.",),
+    ),
+    "E-TTY": CatalogueEntry(
+        2,
+        "The chat needs a terminal, and standard input or output is not one.",
+        (
+            "splashpy run MODEL PROMPT answers once without a terminal.",
+            "splashpy chat --plain works in lines, on any terminal.",
+        ),
+    ),
+    "E-FILE": CatalogueEntry(
+        3,
+        "A file named on the command line is missing, cannot be read, or is not "
+        "UTF-8 text; or the directory of --output does not exist.",
+        ("Check the path; convert the file with iconv -t UTF-8.",),
+    ),
+    "E-MODEL-UNKNOWN": CatalogueEntry(
+        3,
+        "No model has this name. The message names the nearest ones.",
+        ("splashpy list --all shows every name splashpy knows.",),
+    ),
+    "E-MODEL-MISSING": CatalogueEntry(
+        3,
+        "The model is known but not on this machine.",
+        ("splashpy pull MODEL fetches it.",),
+    ),
+    "E-MODEL-KIND": CatalogueEntry(
+        3,
+        "The directory or repository is not something splashpy can run: not a package, "
+        "not an MLX model, or of an architecture that is not supported. The message "
+        "names the file and the key that decided it.",
+        ("splashpy help models says what splashpy can run.",),
+    ),
+    "E-PAIR": CatalogueEntry(
+        3,
+        "Target and drafter do not belong together: vocabulary, hidden size or feature "
+        "layers differ. The message has both numbers.",
+        (
+            "--no-draft decodes without the drafter, with the same output.",
+            "--draft DIR names another drafter.",
+        ),
+    ),
+    "E-CODE": CatalogueEntry(
+        3,
+        "The repository ships Python that it wants executed. splashpy never does that, "
+        "and there is no option to allow it.",
+        ("Use a repository of the same model without custom code.",),
+    ),
+    "E-HASH": CatalogueEntry(
+        5,
+        "A file of the model is missing, cut short, or differs from its recorded "
+        "digest. The message names it with the expected and the found value.",
+        ("splashpy pull MODEL --force fetches and checks it again.",),
+    ),
+    "E-VERSION": CatalogueEntry(
+        1,
+        "The package was written for a version of the format this splashpy does not "
+        "know.",
+        (
+            "Update splashpy.",
+            "splashpy pull MODEL --force builds the package again with this version.",
+        ),
+    ),
+    "E-FIT": CatalogueEntry(
+        4,
+        "Weights, draft and state need more memory than this machine allows.",
+        (
+            "--max-context N lowers what the state needs.",
+            "--no-draft leaves the drafter out.",
+            "Close other applications, or choose a smaller model.",
+        ),
+    ),
+    "E-CONTEXT": CatalogueEntry(
+        4,
+        "Prompt and answer together are longer than the context. Nothing is ever cut "
+        "silently; the message has the counts.",
+        (
+            "Shorten the prompt, or ask for less with --max-tokens.",
+            "--max-context N raises the limit up to the model's own.",
+        ),
+    ),
+    "E-DISK": CatalogueEntry(
+        4,
+        "There is not enough free disk. The message says how much is needed and where.",
+        (
+            "splashpy rm MODEL frees space.",
+            "SPLASHPY_HOME and HF_HOME move the files to another disk.",
+        ),
+    ),
+    "E-OFFLINE": CatalogueEntry(
+        6,
+        "The network is needed, and --offline or HF_HUB_OFFLINE forbids it.",
+        (
+            "splashpy list shows what works without the network.",
+            "Leave --offline out, or unset HF_HUB_OFFLINE.",
+        ),
+    ),
+    "E-HUB": CatalogueEntry(
+        6,
+        "The source of the files does not answer.",
+        (
+            "Try again; what is installed works with --offline.",
+            "Behind a proxy or a mirror, set HTTPS_PROXY or HF_ENDPOINT.",
+        ),
+    ),
+    "E-DOWNLOAD": CatalogueEntry(
+        6,
+        "A transfer broke. What arrived is kept.",
+        ("The same command goes on where it stopped.",),
+    ),
+    "E-AUTH": CatalogueEntry(
+        8,
+        "The repository is gated or private, or the key is wrong.",
+        (
+            "Accept the terms on the model's page, then hf auth login.",
+            "HF_TOKEN holds the key for one command.",
+        ),
+    ),
+    "E-ENGINE-DIED": CatalogueEntry(
+        9,
+        "The engine process ended without being asked to. The message has the end of "
+        "its log and the log's path.",
+        (
+            "Start the command again; the chat offers to restart the engine itself.",
+            "If memory ran out, lower --max-context or close other applications.",
+        ),
+    ),
+    "E-ENGINE-STUCK": CatalogueEntry(
+        9,
+        "The engine process does not answer.",
+        ("Wait, or restart the engine.",),
+    ),
+    "E-EXTRACT": CatalogueEntry(
+        1,
+        "--extract was given and the answer holds no fenced code block.",
+        ("Ask for a code block, or leave --extract out.",),
+    ),
+    "E-TEMPLATE": CatalogueEntry(
+        1,
+        "The model's chat template is missing, or fails on these messages. The message "
+        "quotes the template's own error.",
+        (
+            "--raw continues a text without a template.",
+            "Check the order of roles in the file of --messages.",
+        ),
+    ),
+    "E-PERM": CatalogueEntry(
+        1,
+        "A directory or file cannot be written or read.",
+        ("SPLASHPY_HOME puts splashpy's files below a directory you can write.",),
+    ),
+    "E-INTERNAL": CatalogueEntry(
+        1,
+        "A bug in splashpy. The traceback is in the file the message names; nothing "
+        "was sent anywhere.",
+        ("Report it with that file and the output of splashpy -v --version.",),
+    ),
+}
+
+EXIT_CODES: dict[int, str] = {
+    0: "done",
+    1: "failed, in a way not listed below",
+    2: "wrong usage",
+    3: "a model or file is not found or not installed",
+    4: "does not fit: memory, disk or context",
+    5: "a check failed: a file differs from its digest",
+    6: "the network is needed and not available",
+    8: "not authorised: a gated or private repository",
+    9: "the engine died",
+    130: "stopped by Ctrl-C",
+    141: "the reader closed the pipe",
+    143: "stopped by SIGTERM",
+}
+"""What the exit code of ``splashpy`` means."""

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``splashpy chat``: talk in the terminal.
+
+======================  =====================  ======================================
+standard input          stdout                 what happens
+======================  =====================  ======================================
+terminal                terminal               the screen; lines with --plain, CI set
+                                               or TERM=dumb
+text from a pipe        terminal               the text is the first message, keys
+                                               come from /dev/tty
+empty, or no /dev/tty   terminal               one answer, as ``run``
+any                     no terminal            one answer, as ``run``
+======================  =====================  ======================================
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from splashpy.cli import prompt
+from splashpy.cli.invocation import Invocation
+from splashpy.cli.options import COMMON, ENGINE, SAMPLING
+from splashpy.cli.page import Page, PageCommand
+from splashpy.cli.signals import Interrupts
+from splashpy.errors import TerminalError
+
+if TYPE_CHECKING:
+    from splashpy.chat.settings import ChatSettings
+    from splashpy.client.client import EngineClient
+    from splashpy.protocol import Load
+
+Connect = Callable[[], "EngineClient"]
+"""Starts an engine; called again when the last one died."""
+
+
+def chat(invocation: Invocation) -> int:
+    """Talk, or answer once where there is no terminal to talk in.
+
+    Raises:
+        SplashError: usage, model or engine errors.
+        KeyboardInterrupt: stopped before the chat began.
+    """
+    given = invocation.given
+    word, words = prompt.split_model(given["words"])
+    piped = prompt.read_input(sys.stdin)
+    text = prompt.typed_text(words, given["file"], piped)
+    if not invocation.output.out.terminal or not _keyboard(piped):
+        return _answer_once(invocation, word, text)
+    with Interrupts(invocation.output.err) as interrupts:
+        load = _load_command(invocation, word, interrupts)
+        interrupts.check()
+    return _talk(invocation, load, text or None)
+
+
+def _answer_once(invocation: Invocation, word: str | None, text: str) -> int:
+    if not text:
+        raise TerminalError(
+            "chat needs a terminal, or a prompt to answer",
+            why="stdin or stdout is not a terminal and there are no words",
+            fix=['splashpy run demo "Name three primary colours."'],
+        )
+    from splashpy.cli.writing import write_answer
+
+    system = prompt.read_system(invocation.given["system"])
+    return write_answer(invocation, word, prompt.ask(text, system=system))
+
+
+def _keyboard(piped: str) -> bool:
+    """Whether keys can be read; a pipe gives way to /dev/tty once it is read.
+
+    An empty standard input, such as /dev/null, says that nobody will type.
+    """
+    if sys.stdin is not None and sys.stdin.isatty():
+        return True
+    if not piped:
+        return False
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        return False
+    os.dup2(terminal, 0)
+    os.close(terminal)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    return True
+
+
+def _load_command(
+    invocation: Invocation, word: str | None, interrupts: Interrupts
+) -> Load:
+    from splashpy.cli.writing import load_command
+
+    return load_command(invocation, word, interrupts)
+
+
+def _talk(invocation: Invocation, load: Load, first_message: str | None) -> int:
+    """Start the engine, then import the screen, so that both come up together."""
+    engine = _Engine(invocation)
+    with engine:
+        settings = _settings(invocation, load)
+        if _plain(invocation):
+            from splashpy.chat.line_mode import run_plain
+
+            return run_plain(
+                engine.connect,
+                load,
+                settings=settings,
+                first_message=first_message,
+                stdin=sys.stdin,
+                stdout=sys.stdout,
+                stderr=sys.stderr,
+            )
+        from splashpy.chat.app import run_chat
+
+        return run_chat(
+            engine.connect, load, settings=settings, first_message=first_message
+        )
+
+
+class _Engine:
+    """The first engine is started at once, later ones when asked for."""
+
+    def __init__(self, invocation: Invocation):
+        self._start = _starter(invocation)
+        self._first: EngineClient | None = self._start()
+
+    def connect(self) -> EngineClient:
+        """The engine that was started, once; then a new one for each call."""
+        first, self._first = self._first, None
+        return self._start() if first is None else first
+
+    def __enter__(self) -> _Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the first engine if nobody took it."""
+        if self._first is not None:
+            self._first.close(now=True)
+
+
+def _starter(invocation: Invocation) -> Connect:
+    replay = invocation.given["replay"]
+    if replay:
+        from splashpy.cli.writing import replay_speed
+        from splashpy.client.replay import ReplayClient
+
+        speed = replay_speed(invocation.given["speed"])
+        return lambda: ReplayClient(Path(replay), speed=speed)
+    from splashpy.client.child import ChildClient
+
+    log = invocation.paths.log / "engine.log"
+    return lambda: ChildClient.spawn(log)
+
+
+def _plain(invocation: Invocation) -> bool:
+    environment = invocation.environment
+    lines_only = environment.get("TERM") == "dumb" or environment.get("CI")
+    return bool(invocation.given["plain"] or lines_only)
+
+
+def _settings(invocation: Invocation, load: Load) -> ChatSettings:
+    from splashpy.chat.settings import ChatSettings
+
+    given, config = invocation.given, invocation.config
+    return ChatSettings(
+        sampling=invocation.sampling(),
+        max_tokens=given["max_tokens"],
+        system=prompt.read_system(given["system"]),
+        title=load.name,
+        inline=given["inline"],
+        mouse=not given["no_mouse"] and config.get("chat.mouse") is not False,
+        theme=given["theme"] or config.get("chat.theme"),
+        remote=invocation.environment.remote,
+    )
+
+
+CHAT = PageCommand(
+    "chat",
+    page=Page(
+        usage="[MODEL] [PROMPT...]",
+        summary="Talk with a model in the terminal.",
+        examples=(
+            ("splashpy chat", "with the default model; see splashpy help models"),
+            ('splashpy chat demo "Explain speculative decoding."', "ask at once"),
+            ("splashpy chat -f notes.txt", "the file is part of the first message"),
+        ),
+        notes=(
+            "MODEL is a short name, OWNER/REPO[@REVISION] or a directory such as ./x.",
+            "A first word with a space in it is a prompt, not a model.",
+            "Without a terminal one answer goes to stdout, as with splashpy run.",
+        ),
+    ),
+    arguments=(click.Argument(["words"], nargs=-1, metavar="[MODEL] [PROMPT...]"),),
+    options=(
+        "system",
+        "file",
+        "plain",
+        "inline",
+        "theme",
+        "no_mouse",
+        "replay",
+        "speed",
+        *ENGINE,
+        *SAMPLING,
+        *(name for name in COMMON if name != "json"),
+    ),
+    run=chat,
+)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table of commands.
+
+The help page, the man page, the reference and the suggestions for a mistyped name are
+made from it, so listing the commands imports none of them. This module imports next to
+nothing: it is all that ``splashpy --help`` needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from splashpy.version import __version__
+
+
+class CommandEntry(NamedTuple):
+    """One row of the table.
+
+    Attributes:
+        module: module below ``splashpy.cli`` and the name of the command in it.
+        help: one line.
+        group: commands of one group stand together.
+        synopsis: arguments, as the table of commands shows them.
+        alias_of: the name this one is another spelling of; aliases are not listed.
+    """
+
+    module: str
+    help: str = ""
+    group: str = ""
+    synopsis: str = ""
+    alias_of: str = ""
+
+
+COMMANDS: dict[str, CommandEntry] = {
+    "chat": CommandEntry(
+        "chat:CHAT", "talk in the terminal", "Use", "[MODEL] [PROMPT...]"
+    ),
+    "run": CommandEntry(
+        "run:RUN", "one answer to stdout", "Use", "[MODEL] [PROMPT...]"
+    ),
+    "generate": CommandEntry("run:RUN", alias_of="run"),
+    "pull": CommandEntry("models:PULL", "fetch and build models", "Models", "MODEL..."),
+    "list": CommandEntry("models:LIST", "models on this machine", "Models"),
+    "ls": CommandEntry("models:LIST", alias_of="list"),
+    "show": CommandEntry("models:SHOW", "what a model consists of", "Models", "MODEL"),
+    "rm": CommandEntry("models:REMOVE", "remove models", "Models", "MODEL..."),
+    "help": CommandEntry(
+        "help:HELP", "explain a command, an error or a topic", "Other", "[SUBJECT]"
+    ),
+}
+
+EXAMPLES = (
+    'splashpy run demo "Name three primary colours."',
+    'git diff | splashpy run demo -p "Write a commit message."',
+)
+
+
+def listed() -> dict[str, CommandEntry]:
+    """The commands without their aliases."""
+    return {name: row for name, row in COMMANDS.items() if not row.alias_of}
+
+
+def nearest(word: str, names: Sequence[str]) -> list[str]:
+    """At most three names that look like a mistyped word, the nearest first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(word, names, n=3, cutoff=0.6)
+
+
+def overview() -> str:
+    """What bare ``splashpy`` prints: at most 24 lines of at most 80 columns."""
+    lines = ["splashpy: local speculative decoding for Apple silicon"]
+    width = max(len(f"{name} {row.synopsis}") for name, row in listed().items())
+    group = ""
+    for name, row in listed().items():
+        if row.group != group:
+            lines.append("")
+            group = row.group
+        call = f"{name} {row.synopsis}".rstrip()
+        lines.append(f"  splashpy {call:<{width}}  {row.help}")
+    lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]
+    lines += ["", "splashpy COMMAND --help lists the options of a command."]
+    return "\n".join(lines)
+
+
+def version_text(*, verbose: bool) -> str:
+    """``splashpy X.Y.Z``; with ``verbose`` also Python, mlx and the platform."""
+    if not verbose:
+        return f"splashpy {__version__}"
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        mlx = version("mlx")
+    except PackageNotFoundError:
+        mlx = "not installed"
+    return "\n".join(
+        (
+            f"splashpy {__version__}",
+            f"Python   {platform.python_version()}",
+            f"mlx      {mlx}",
+            f"platform {platform.platform()}",
+        )
+    )

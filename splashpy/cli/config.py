@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``config.toml``: a few wishes of a person, all optional.
+
+Limits of the engine are not in it, so that a command line means the same on every
+machine. An unknown key is reported with the nearest known one and otherwise ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splashpy.cli.commands import nearest
+from splashpy.errors import PermissionDeniedError, UsageError
+
+KEYS: dict[str, dict[str, tuple[type, str]]] = {
+    "defaults": {"model": (str, "model to use when none is named")},
+    "chat": {
+        "theme": (str, "as --theme"),
+        "mouse": (bool, "false: as --no-mouse"),
+    },
+}
+"""Tables, their keys, the type of the value, and what it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What ``config.toml`` says.
+
+    Attributes:
+        values: by ``table.key``; only known keys with values of the right type.
+        warnings: one sentence for each unknown key.
+    """
+
+    values: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    def get(self, key: str) -> Any:
+        """The value of ``table.key``; None when the file does not say."""
+        return self.values.get(key)
+
+
+def read(path: Path) -> Config:
+    """Read the file; a missing one says nothing.
+
+    Raises:
+        UsageError: not TOML, or a value of the wrong type.
+        PermissionDeniedError: the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return Config({})
+    except OSError as error:
+        raise PermissionDeniedError(
+            f"{path} cannot be read", why=error.strerror or ""
+        ) from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text", fix=[f"edit {path}"]) from None
+    return _check(_parse(text, path), path)
+
+
+def _parse(text: str, path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"{path} is not TOML", why=str(error), fix=[f"edit {path}"]
+        ) from None
+
+
+def _check(data: dict[str, Any], path: Path) -> Config:
+    known: dict[str, Any] = {}
+    warnings: list[str] = []
+    for key, value in _flat(data):
+        table, _, name = key.partition(".")
+        row = KEYS.get(table, {}).get(name)
+        if row is None:
+            warnings.append(f"{path}: unknown key {key}{_hint(key)}")
+        elif type(value) is not row[0]:
+            raise UsageError(
+                f"{path}: {key} is {value!r}", why=f"it must be a {row[0].__name__}"
+            )
+        else:
+            known[key] = value
+    return Config(known, tuple(warnings))
+
+
+def _flat(data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for table, content in data.items():
+        if isinstance(content, dict):
+            yield from ((f"{table}.{name}", value) for name, value in content.items())
+        else:
+            yield table, content
+
+
+def _hint(key: str) -> str:
+    names = [f"{table}.{name}" for table, rows in KEYS.items() for name in rows]
+    near = nearest(key, names)
+    return f", the nearest is {near[0]}" if near else ""

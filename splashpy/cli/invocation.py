@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one command was given, from every source, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from splashpy.cli import config, values
+from splashpy.cli.options import OPTIONS, Environment, prepare_hub
+from splashpy.cli.output import Output
+from splashpy.cli.progress import ProgressLine
+from splashpy.paths import Paths
+
+if TYPE_CHECKING:
+    from splashpy.protocol import LoadOptions, Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One command and its surroundings.
+
+    Attributes:
+        environment: variables, read once.
+        paths: where splashpy keeps its files.
+        config: what config.toml says.
+        output: stdout and stderr.
+        given: values by the names of the option table and of the arguments; None
+            (a switch: False) where neither a flag nor a variable gave one.
+    """
+
+    environment: Environment
+    paths: Paths
+    config: config.Config
+    output: Output
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, flags: Mapping[str, Any]) -> Invocation:
+        """Read the environment and the configuration for a parsed command.
+
+        Raises:
+            UsageError: a variable or config.toml has a value that is not allowed.
+        """
+        environment = Environment.read()
+        paths = paths_of(environment)
+        invocation = cls(
+            environment=environment,
+            paths=paths,
+            config=config.read(paths.config / "config.toml"),
+            output=Output.of(flags, environment),
+            given=_with_variables(flags, environment),
+        )
+        prepare_hub(offline=invocation.offline)
+        for warning in invocation.config.warnings:
+            invocation.output.warn(warning)
+        return invocation
+
+    @property
+    def offline(self) -> bool:
+        """Whether the network is forbidden."""
+        return bool(self.given.get("offline")) or self.environment.offline
+
+    @property
+    def wanted_model(self) -> str | None:
+        """The model named by a variable or config.toml."""
+        return self.environment.get("SPLASHPY_MODEL") or self.config.get(
+            "defaults.model"
+        )
+
+    def progress(self) -> ProgressLine:
+        """A progress display that fits stderr and the flags."""
+        output = self.output
+        machine = output.json or output.json_lines
+        silent = output.quiet or machine or self.given.get("no_progress")
+        return ProgressLine(
+            output.err,
+            enabled=not silent,
+            live=output.err.terminal and self.environment.get("TERM") != "dumb",
+            keep=output.verbose > 0,
+            columns=output.columns,
+        )
+
+    def load_options(self) -> LoadOptions:
+        """The wishes about the engine.
+
+        Raises:
+            UsageError: options that exclude each other, or no such directory.
+        """
+        from splashpy.errors import UsageError
+        from splashpy.protocol import LoadOptions
+
+        given = self.given
+        draft = given["draft"]
+        if draft is not None and given["no_draft"]:
+            raise UsageError("--draft and --no-draft exclude each other")
+        if given["lookup"] and given["no_lookup"]:
+            raise UsageError("--lookup and --no-lookup exclude each other")
+        if draft is not None:
+            if not Path(draft).expanduser().is_dir():
+                raise UsageError(
+                    f"--draft got {draft!r}", why="there is no such directory"
+                )
+            draft = str(Path(draft).expanduser().absolute())
+        return LoadOptions(
+            draft=draft,
+            no_draft=given["no_draft"],
+            lookup=False if given["no_lookup"] else given["lookup"] or None,
+            block_size=given["block_size"],
+            draft_bits=given["draft_bits"],
+            max_context=given["max_context"],
+            prefix_cache=not given["no_prefix_cache"],
+        )
+
+    def sampling(self) -> Sampling:
+        """How tokens are chosen; None fields are the package's defaults."""
+        from splashpy.protocol import Sampling
+
+        given = self.given
+        return Sampling(
+            temperature=given["temp"],
+            top_k=given["top_k"],
+            top_p=given["top_p"],
+            min_p=given["min_p"],
+            repetition_penalty=given["repetition_penalty"],
+            presence_penalty=given["presence_penalty"],
+            frequency_penalty=given["frequency_penalty"],
+            penalty_window=given["penalty_window"],
+            logit_bias=given["logit_bias"],
+            seed=given["seed"],
+            stop=given["stop"],
+        )
+
+
+def paths_of(environment: Environment) -> Paths:
+    """Where splashpy keeps its files: SPLASHPY_HOME, SPLASHPY_CACHE, the platform."""
+    home = environment.get("SPLASHPY_HOME")
+    paths = Paths.under(Path(home).expanduser().absolute()) if home else Paths.default()
+    cache = environment.get("SPLASHPY_CACHE")
+    return replace(paths, cache=Path(cache).expanduser().absolute()) if cache else paths
+
+
+def _with_variables(
+    flags: Mapping[str, Any], environment: Environment
+) -> dict[str, Any]:
+    """The flags; where one is missing, the variable that stands in for it.
+
+    Options the command does not have are there as not given.
+    """
+    merged = {name: row.absent for name, row in OPTIONS.items()} | dict(flags)
+    for name, row in OPTIONS.items():
+        if name in flags and row.parser and row.variable and flags[name] is None:
+            text = environment.get(row.variable)
+            if text:
+                merged[name] = values.parse(row.parser, text, row.variable)
+    return merged

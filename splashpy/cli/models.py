@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``pull``, ``list``, ``show`` and ``rm``: the models on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from splashpy.cli.invocation import Invocation
+from splashpy.cli.options import COMMON
+from splashpy.cli.page import Page, PageCommand
+from splashpy.cli.questions import confirm
+from splashpy.cli.signals import Interrupts
+from splashpy.units import format_bytes, format_tokens
+
+if TYPE_CHECKING:
+    from splashpy.package.library import InstalledModel, Library
+    from splashpy.package.model_directory import ModelDirectory
+    from splashpy.packing.pull import PullPlan
+
+ASK_ABOVE_BYTES = 1_000_000_000  # a smaller download is not worth a question
+
+
+def pull(invocation: Invocation) -> int:
+    """Fetch and build each model; its directory goes to stdout.
+
+    Raises:
+        SplashError: a model cannot be had.
+        KeyboardInterrupt: stopped; a rerun goes on from there.
+    """
+    from splashpy.cli.resolve import build
+    from splashpy.packing.pull import plan
+
+    given = invocation.given
+    done: list[dict[str, Any]] = []
+    for name in given["models"]:
+        planned = plan(name, invocation.paths, offline=invocation.offline)
+        if not _agreed(invocation, planned):
+            continue
+        if given["dry_run"]:
+            path = planned.destination
+        else:
+            with Interrupts(invocation.output.err) as interrupts:
+                path = build(invocation, name, interrupts, force=given["force"])
+        done.append({"name": name, "path": str(path), "revision": planned.revision})
+        if not invocation.output.json:
+            invocation.output.result(str(path))
+    if invocation.output.json:
+        invocation.output.document("pull", {"models": done})
+    return 0 if len(done) == len(given["models"]) else 1
+
+
+def _agreed(invocation: Invocation, planned: PullPlan) -> bool:
+    """Say what will be moved; ask when it is much."""
+    output = invocation.output
+    if planned.installed and not invocation.given["force"]:
+        return True
+    licences = ", ".join(f"{part} {name}" for part, name in planned.licenses)
+    output.note(
+        f"{planned.name}: {format_bytes(planned.download_bytes)} to download, "
+        f"{format_bytes(planned.free_bytes)} free"
+        + (f"; licences: {licences}" if licences else "")
+    )
+    if invocation.given["dry_run"] or planned.download_bytes <= ASK_ABOVE_BYTES:
+        return True
+    size = format_bytes(planned.download_bytes)
+    return confirm(invocation, f"Download {size} for {planned.name}?")
+
+
+def list_models(invocation: Invocation) -> int:
+    """Print the installed models; with --all also those that can be pulled."""
+    from splashpy.package.library import Library
+    from splashpy.package.names import KNOWN
+
+    given = invocation.given
+    installed = Library(invocation.paths).installed()
+    names = {model.name for model in installed}
+    missing = [known for known in KNOWN if given["all"] and known.name not in names]
+    output = invocation.output
+    if output.json:
+        models = [{**_fields(model), "installed": True} for model in installed]
+        models += [
+            {"name": known.name, "about": known.about, "installed": False}
+            for known in missing
+        ]
+        output.document("list", {"models": models})
+    elif output.quiet:
+        for model in (*installed, *missing):
+            output.result(model.name)
+    else:
+        rows = [_row(model) for model in installed]
+        rows += [[known.name, "-", "-", "-", "-", known.about] for known in missing]
+        heads = ["MODEL", "SIZE", "KIND", "CONTEXT", "DRAFT", "LAST USED"]
+        output.table(heads, rows, wide=given["wide"])
+        if not installed:
+            output.note("nothing is installed; splashpy pull demo builds a small one")
+    return 0
+
+
+def show(invocation: Invocation) -> int:
+    """Print what a model consists of.
+
+    Raises:
+        SplashError: no such model, not installed, or damaged.
+    """
+    from splashpy.package.library import Library
+    from splashpy.package.model_directory import ModelDirectory
+
+    model = Library(invocation.paths).find(invocation.given["model"])
+    facts = {**_fields(model), **_directory_fields(ModelDirectory.open(model.path))}
+    if invocation.output.json:
+        invocation.output.document("show", facts)
+        return 0
+    if invocation.output.quiet:
+        invocation.output.result(str(model.path))
+        return 0
+    facts["size_bytes"] = format_bytes(model.size_bytes)
+    facts["context_max"] = format_tokens(model.context_max)
+    facts["last_used"] = _when(model.last_used)
+    files = facts.pop("files")
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        if value not in (None, "", {}):
+            invocation.output.result(f"{name:<{width}}  {_spoken(value)}")
+    for name, size in files.items():
+        invocation.output.result(f"{'file':<{width}}  {format_bytes(size):>9}  {name}")
+    return 0
+
+
+def remove(invocation: Invocation) -> int:
+    """Delete models after saying what goes; 1 when a person said no.
+
+    Raises:
+        SplashError: no such model, or its files cannot be deleted.
+    """
+    from splashpy.package.library import Library
+
+    library = Library(invocation.paths)
+    removed = [
+        _remove(invocation, library, name) for name in invocation.given["models"]
+    ]
+    if invocation.output.json:
+        invocation.output.document("rm", {"removed": [row for row in removed if row]})
+    return 0 if all(removed) else 1
+
+
+def _remove(
+    invocation: Invocation, library: Library, name: str
+) -> dict[str, Any] | None:
+    planned = library.remove(name, dry_run=True)
+    output = invocation.output
+    for path, size in planned.paths:
+        output.note(f"{format_bytes(size):>9}  {path}")
+    fields = {
+        "name": name,
+        "paths": [str(path) for path, _ in planned.paths],
+        "freed_bytes": planned.freed_bytes,
+    }
+    if invocation.given["dry_run"]:
+        return fields
+    if not confirm(invocation, f"Delete {name}?"):
+        return None
+    library.remove(name)
+    output.note(f"{name}: {format_bytes(planned.freed_bytes)} freed")
+    return fields
+
+
+def _fields(model: InstalledModel) -> dict[str, Any]:
+    """An installed model as JSON."""
+    return {
+        "name": model.name,
+        "path": str(model.path),
+        "kind": model.kind,
+        "origin": model.origin,
+        "model_type": model.model_type,
+        "revision": model.revision,
+        "size_bytes": model.size_bytes,
+        "context_max": model.context_max,
+        "has_draft": model.has_draft,
+        "last_used": model.last_used,
+    }
+
+
+def _directory_fields(directory: ModelDirectory) -> dict[str, Any]:
+    """What the files of a model say, as JSON."""
+    defaults = asdict(directory.sampling)
+    set_here = {name: value for name, value in defaults.items() if value}
+    return {
+        "layers": directory.num_layers,
+        "hidden_size": directory.hidden_size,
+        "vocabulary": directory.vocab_size,
+        "target": str(directory.target),
+        "draft": str(directory.draft) if directory.draft else None,
+        "end_tokens": list(directory.eos_token_ids()),
+        "sampling_defaults": set_here,
+        "files": _files(directory.path),
+    }
+
+
+def _files(root: Path) -> dict[str, int]:
+    """Files below a directory and their bytes, by relative name."""
+    found = sorted(path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.stat().st_size for path in found}
+
+
+def _row(model: InstalledModel) -> list[str]:
+    return [
+        model.name,
+        format_bytes(model.size_bytes),
+        model.kind,
+        format_tokens(model.context_max),
+        "yes" if model.has_draft else "no",
+        _when(model.last_used),
+    ]
+
+
+def _when(seconds: float | None) -> str:
+    """A moment in local time; ``never`` without one."""
+    if seconds is None:
+        return "never"
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _spoken(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+_MODELS = click.Argument(["models"], nargs=-1, required=True, metavar="MODEL...")
+_MODEL = click.Argument(["model"], metavar="MODEL")
+
+PULL = PageCommand(
+    "pull",
+    page=Page(
+        usage="MODEL...",
+        summary="Fetch and build models; print where each one is.",
+        examples=(
+            ("splashpy pull demo", "the small demonstration model, 98 MB"),
+            (
+                "splashpy pull mlx-community/Qwen3-0.6B-4bit --dry-run",
+                "what it would move, and where to",
+            ),
+        ),
+        notes=(
+            "Ctrl-C keeps what was transferred; the same command goes on from there.",
+        ),
+    ),
+    arguments=(_MODELS,),
+    options=("dry_run", "force", *COMMON),
+    run=pull,
+)
+
+LIST = PageCommand(
+    "list",
+    page=Page(
+        usage="",
+        summary="List the models on this machine (also: splashpy ls).",
+        examples=(
+            ("splashpy list --all", "also models that can be pulled"),
+            ("splashpy list -q", "names only"),
+        ),
+    ),
+    options=("all", "wide", *COMMON),
+    run=list_models,
+)
+
+SHOW = PageCommand(
+    "show",
+    page=Page(
+        usage="MODEL",
+        summary="Say what an installed model consists of.",
+        examples=(
+            ("splashpy show demo", "files, sizes, context, sampling defaults"),
+            ("splashpy show demo -q", "its directory only"),
+        ),
+    ),
+    arguments=(_MODEL,),
+    options=COMMON,
+    run=show,
+)
+
+REMOVE = PageCommand(
+    "rm",
+    page=Page(
+        usage="MODEL...",
+        summary="Remove models from this machine, after a question.",
+        examples=(
+            ("splashpy rm demo --dry-run", "what would be deleted"),
+            ("splashpy rm demo --yes", "without a question"),
+        ),
+    ),
+    arguments=(_MODELS,),
+    options=("dry_run", *COMMON),
+    run=remove,
+)

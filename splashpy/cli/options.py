@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table of options, and the only reader of the environment.
+
+A command names the rows it takes; the parser, the help page, the man page and the
+reference are all made from the rows. Only what works is in the table.
+
+Precedence: flag, environment variable, ``config.toml``, the package's own default. An
+option that was not given has the value None (a switch: False), so that each later
+source can tell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from splashpy.cli import values
+from splashpy.cli.values import Parser
+
+_TRUE_WORDS = ("1", "ON", "YES", "TRUE")  # the spellings huggingface_hub accepts
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+        flags: spellings, short ones first.
+        help: what it does, short enough for one line of a help page.
+        metavar: what the help page calls the value; empty for a switch.
+        parser: reads the value; None makes a switch.
+        default: what happens without it, as the help page says it.
+        variable: environment variable that stands in for the flag.
+        repeat: may be given several times; the value is a tuple (a switch: a count).
+        rare: only on the page of ``--help-all``.
+        hidden: on no page.
+    """
+
+    flags: str
+    help: str
+    metavar: str = ""
+    parser: Parser | None = None
+    default: str = field(default="", kw_only=True)
+    variable: str = field(default="", kw_only=True)
+    repeat: bool = field(default=False, kw_only=True)
+    rare: bool = field(default=False, kw_only=True)
+    hidden: bool = field(default=False, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """Key of the value in what a command receives: ``max_context``."""
+        return self.flags.split()[-1].lstrip("-").replace("-", "_")
+
+    @property
+    def absent(self) -> Any:
+        """The value that says it was not given."""
+        if self.parser is None:
+            return 0 if self.repeat else False
+        return () if self.repeat else None
+
+    @property
+    def spelling(self) -> str:
+        """Flags and value as a help page shows them: ``-o, --output FILE``."""
+        return " ".join((", ".join(self.flags.split()), self.metavar)).strip()
+
+
+GROUPS: dict[str, tuple[Option, ...]] = {
+    "Prompt": (
+        Option("-p --prompt", "the prompt, instead of words", "TEXT", values.text),
+        Option(
+            "-s --system", "instructions before the talk", "TEXT|@FILE", values.text
+        ),
+        Option(
+            "-f --file",
+            "text file to put before the prompt (repeat)",
+            "FILE",
+            values.text,
+            repeat=True,
+        ),
+        Option("--messages", "JSON array of OpenAI messages", "FILE", values.text),
+        Option("--raw", "continue the text; no chat template", rare=True),
+        Option("--prefill-only", "read the prompt, answer nothing", rare=True),
+    ),
+    "Output": (
+        Option(
+            "--reasoning",
+            "thinking, on stderr",
+            "auto|show|hide",
+            values.choice("auto", "show", "hide"),
+            default="auto: on a terminal",
+        ),
+        Option("-x --extract", "only the first fenced code block"),
+        Option("--extract-last", "only the last fenced code block", rare=True),
+        Option("--no-stream", "print the answer when it is complete"),
+        Option("-o --output", "write the answer to FILE", "FILE", values.text),
+        Option("--stats", "speed and acceptance on one line of stderr"),
+        Option("--draft-colors", "colour tokens by where they came from"),
+        Option("--fail-on-length", "exit 4 when the answer was cut off", rare=True),
+        Option("--json-stream", "every engine event, one JSON line each", rare=True),
+    ),
+    "Model": (
+        Option("--all", "also models that can be pulled"),
+        Option("--wide", "do not shorten columns to the terminal"),
+        Option("--dry-run", "say what would be done, do nothing"),
+        Option("--force", "fetch and build again"),
+    ),
+    "Engine": (
+        Option("--revision", "revision of the model", "REV", values.text),
+        Option(
+            "--draft",
+            "drafter to use instead",
+            "DIR",
+            values.text,
+            default="the package's",
+        ),
+        Option("--no-draft", "decode one token at a time"),
+        Option("--no-lookup", "no drafts from repeated text"),
+        Option(
+            "--lookup",
+            "drafts from repeated text",
+            default="where cheap",
+            rare=True,
+        ),
+        Option(
+            "--block-size",
+            "tokens one pass may produce",
+            "N",
+            values.integer(1, 64),
+            default="as trained",
+        ),
+        Option(
+            "--draft-bits",
+            "weight bits of the drafter",
+            "4|8|16",
+            values.number_choice(4, 8, 16),
+            default="as packaged",
+            rare=True,
+        ),
+        Option(
+            "--max-context",
+            "prompt plus answer",
+            "N|NK",
+            values.tokens(16),
+            default="the model's",
+            variable="SPLASHPY_MAX_CONTEXT",
+        ),
+        Option("--no-prefix-cache", "do not keep state between turns", rare=True),
+    ),
+    "Sampling": (
+        Option(
+            "--temp",
+            "temperature, 0 to 2; 0 is greedy",
+            "F",
+            values.decimal(0, 2),
+            default="package",
+        ),
+        Option(
+            "--top-p",
+            "smallest set with this mass",
+            "F",
+            values.decimal(0, 1, above=True),
+            default="package",
+        ),
+        Option(
+            "--top-k",
+            "the N most likely tokens; 0 keeps all",
+            "N",
+            values.integer(0),
+            default="package",
+        ),
+        Option(
+            "--min-p",
+            "drop below F times the most likely",
+            "F",
+            values.decimal(0, 1),
+            default="package",
+            rare=True,
+        ),
+        Option(
+            "--repetition-penalty",
+            "divide seen logits; 1 is off",
+            "F",
+            values.decimal(0, 10, above=True),
+            default="package",
+            rare=True,
+        ),
+        Option(
+            "--presence-penalty",
+            "subtract once from seen tokens",
+            "F",
+            values.decimal(-2, 2),
+            default="package",
+            rare=True,
+        ),
+        Option(
+            "--frequency-penalty",
+            "subtract for each time seen",
+            "F",
+            values.decimal(-2, 2),
+            default="package",
+            rare=True,
+        ),
+        Option(
+            "--penalty-window",
+            "latest tokens that count as seen",
+            "N",
+            values.integer(1),
+            default="all",
+            rare=True,
+        ),
+        Option(
+            "--logit-bias",
+            "add to one token's logit (repeat)",
+            "ID=VALUE",
+            values.bias,
+            repeat=True,
+            rare=True,
+        ),
+        Option(
+            "--seed",
+            "same seed, same text",
+            "N",
+            values.integer(0, 2**64 - 1),
+            default="random",
+        ),
+        Option(
+            "--max-tokens",
+            "length of the answer",
+            "N|NK",
+            values.tokens(1),
+            default="what the context leaves",
+        ),
+        Option(
+            "--stop",
+            "end the answer before this text (repeat)",
+            "TEXT",
+            values.text,
+            repeat=True,
+        ),
+    ),
+    "Screen": (
+        Option("--plain", "lines instead of a screen"),
+        Option("--inline", "below the prompt, not the whole terminal"),
+        Option("--theme", "colours of the screen", "NAME", values.text),
+        Option("--no-mouse", "leave the mouse to the terminal"),
+        Option(
+            "--replay", "play a recorded event file", "FILE", values.text, hidden=True
+        ),
+        Option(
+            "--speed",
+            "how fast a replay runs",
+            "F",
+            values.decimal(0),
+            hidden=True,
+        ),
+    ),
+    "Common": (
+        Option("-q --quiet", "no notes and no progress"),
+        Option("-v --verbose", "more detail (repeat)", repeat=True),
+        Option("--json", "the result as one JSON document"),
+        Option("--no-progress", "no progress display"),
+        Option(
+            "--color",
+            "when to use colours",
+            "auto|always|never",
+            values.choice("auto", "always", "never"),
+            default="auto",
+        ),
+        Option("--offline", "never use the network", variable="HF_HUB_OFFLINE"),
+        Option("-y --yes", "do not ask"),
+        Option("--debug", "show the traceback of an error"),
+    ),
+}
+"""Rows under the heading they stand under on a page."""
+
+OPTIONS: dict[str, Option] = {row.name: row for rows in GROUPS.values() for row in rows}
+
+ENGINE = tuple(row.name for row in GROUPS["Engine"])
+SAMPLING = tuple(row.name for row in GROUPS["Sampling"])
+COMMON = tuple(row.name for row in GROUPS["Common"])
+
+VARIABLES: dict[str, str] = {
+    "SPLASHPY_MODEL": "model to use when none is named",
+    "SPLASHPY_HOME": "one directory for all of splashpy's files",
+    "SPLASHPY_CACHE": "directory for files that may be deleted at any time",
+    "SPLASHPY_MAX_CONTEXT": "as --max-context",
+    "SPLASHPY_BLAS": "Linux: auto, reference, or the path of a BLAS library",
+    "HF_HUB_OFFLINE": "1: never use the network (TRANSFORMERS_OFFLINE too)",
+    "HF_TOKEN": "key for gated and private repositories",
+    "HF_HOME": "where Hugging Face downloads are kept (HF_HUB_CACHE too)",
+    "HF_ENDPOINT": "another hub than huggingface.co",
+    "NO_COLOR": "not empty: no colours",
+    "FORCE_COLOR": "not empty: colours even without a terminal",
+    "TERM": "dumb: no colours, and chat works in lines",
+    "COLUMNS": "width of tables",
+    "CI": "not empty: chat works in lines",
+    "SSH_CONNECTION": "set by ssh: what is copied travels through the terminal",
+}
+"""What splashpy itself looks at, and what that does. Other Hugging Face variables are
+read by huggingface_hub, ``TEXTUAL_*`` by Textual."""
+
+_HONOURED = (*VARIABLES, "TRANSFORMERS_OFFLINE", "SSH_TTY")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The variables of :data:`VARIABLES` that are set, read once."""
+
+    variables: Mapping[str, str]
+
+    @classmethod
+    def read(cls) -> Environment:
+        """What the process was started with."""
+        found = {name: os.environ.get(name, "") for name in _HONOURED}
+        return cls({name: value for name, value in found.items() if value})
+
+    def get(self, name: str) -> str:
+        """The value; empty when unset or empty."""
+        return self.variables.get(name, "")
+
+    @property
+    def offline(self) -> bool:
+        """Whether the network is forbidden."""
+        names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+        return any(self.get(name).upper() in _TRUE_WORDS for name in names)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the terminal is on another machine."""
+        return bool(self.get("SSH_CONNECTION") or self.get("SSH_TTY"))
+
+
+def prepare_hub(*, offline: bool) -> None:
+    """Tell huggingface_hub, before it is imported, what it must not do.
+
+    It sends no telemetry and looks for no newer version of itself; ``offline`` forbids
+    every request. Child processes inherit this.
+    """
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ["HF_HUB_DISABLE_UPDATE_CHECK"] = "1"
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"

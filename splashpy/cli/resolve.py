@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a person calls a model to a directory that can be loaded."""
+
+from __future__ import annotations
+
+import shlex
+
+from splashpy.cli.invocation import Invocation
+from splashpy.cli.signals import Interrupts
+from splashpy.errors import ModelMissingError, ModelUnknownError, UsageError
+from splashpy.package import names
+from splashpy.package.library import InstalledModel, Library
+from splashpy.package.progress import CancelledError
+
+
+def wanted_name(invocation: Invocation, library: Library, word: str | None) -> str:
+    """The model meant: the word, a variable, config.toml, the only one, the demo.
+
+    Raises:
+        UsageError: --revision with something that has no revisions.
+    """
+    name = library.default_model(word or invocation.wanted_model)
+    revision = invocation.given.get("revision")
+    if not revision:
+        return name
+    parsed = names.parse(name)
+    if parsed.kind != "hub" or parsed.revision:
+        raise UsageError(
+            f"--revision {revision} does not go with {name!r}",
+            why="only OWNER/REPO without @REVISION has one to choose",
+        )
+    return f"{name}@{revision}"
+
+
+def find_or_build(
+    invocation: Invocation, word: str | None, interrupts: Interrupts
+) -> InstalledModel:
+    """The installed model meant; the demo is fetched and built when it is missing.
+
+    Raises:
+        SplashError: no such model, not installed, damaged, or the build failed.
+        KeyboardInterrupt: somebody asked to stop the build.
+    """
+    library = Library(invocation.paths)
+    name = wanted_name(invocation, library, word)
+    try:
+        found = library.find(name)
+    except ModelUnknownError as error:
+        raise _perhaps_a_prompt(invocation, error) from None
+    except ModelMissingError:
+        if name.lower() != names.DEFAULT:
+            raise
+        invocation.output.note("the demo model is not here yet; it is built once")
+        build(invocation, name, interrupts)
+        found = library.find(name)
+    library.touch(found)
+    return found
+
+
+def _perhaps_a_prompt(
+    invocation: Invocation, error: ModelUnknownError
+) -> ModelUnknownError:
+    """The same error, with the command that takes all words as the prompt."""
+    words = " ".join(invocation.given["words"])
+    if not words or "/" in words:
+        return error
+    fix = [*error.fix, f"splashpy run {names.DEFAULT} {shlex.quote(words)}"]
+    return ModelUnknownError(error.message, why=error.why, fix=fix)
+
+
+def build(
+    invocation: Invocation, name: str, interrupts: Interrupts, *, force: bool = False
+) -> str:
+    """Fetch and build a model with progress on stderr; returns its directory.
+
+    Raises:
+        SplashError: it cannot be had.
+        KeyboardInterrupt: somebody asked to stop; a rerun goes on where this stopped.
+    """
+    from splashpy.packing.pull import pull
+
+    progress = invocation.progress()
+    try:
+        path = pull(
+            name,
+            invocation.paths,
+            offline=invocation.offline,
+            force=force,
+            progress=progress.update,
+            cancelled=lambda: interrupts.requested,
+        )
+    except CancelledError:
+        invocation.output.note("stopped; the same command goes on from here")
+        raise KeyboardInterrupt(interrupts.exit_code) from None
+    finally:
+        progress.close()
+    return str(path)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of ``splashpy help`` that belong to no single command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import wrap
+
+from splashpy.cli.catalogue import CATALOGUE, EXIT_CODES
+from splashpy.cli.config import KEYS
+from splashpy.cli.options import VARIABLES
+
+WIDTH = 80
+
+
+def exit_codes() -> str:
+    """Exit codes and the error codes that lead to them."""
+    lines = ["Exit codes of splashpy", ""]
+    for code, meaning in EXIT_CODES.items():
+        names = [name for name, row in CATALOGUE.items() if row.exit_code == code]
+        lines += _entry(
+            str(code), meaning + (f" ({', '.join(names)})" if names else ""), 5
+        )
+    return "\n".join([*lines, "", "splashpy help E-CODE explains an error code."])
+
+
+def environment() -> str:
+    """Environment variables and the configuration file."""
+    lines = ["Environment variables", ""]
+    for name, effect in VARIABLES.items():
+        lines += _entry(name, effect, 22)
+    lines += ["", "config.toml, all keys optional", ""]
+    for table, rows in KEYS.items():
+        for key, (kind, effect) in rows.items():
+            lines += _entry(f"[{table}] {key}", f"{effect} ({kind.__name__})", 22)
+    return "\n".join([*lines, "", *wrap(_PRECEDENCE, WIDTH)])
+
+
+_PRECEDENCE = (
+    "A flag wins over a variable, a variable over config.toml, and that over the "
+    "package's own default. config.toml lies in the directory for settings of "
+    "applications, or in config/ below SPLASHPY_HOME."
+)
+
+MODELS = """\
+What MODEL may be
+
+  demo                   a short name; splashpy list --all shows them
+  OWNER/REPO             a repository on the Hugging Face hub
+  OWNER/REPO@REVISION    a branch, tag or commit of it
+  ./model  ~/model  /m   a directory
+
+A model is a package, that is a target with its drafter, or an MLX model that
+is a target alone. Without MODEL: SPLASHPY_MODEL, then [defaults] model of
+config.toml, then the only installed model, then demo.
+
+demo is SmolLM2-135M-Instruct. chat and run build it on first use from a 98 MB
+download; every other model is fetched by splashpy pull. Weights have licences
+of their own; splashpy pull names them before it downloads."""
+
+OFFLINE = """\
+Working without the network
+
+--offline, or HF_HUB_OFFLINE=1, forbids every request. An installed model
+starts without any; only splashpy pull, and the first use of demo, need the
+network. What needs it and may not have it ends with E-OFFLINE, exit code 6.
+
+splashpy sends no telemetry and does not look for newer versions of itself."""
+
+KEYBOARD = """\
+Keys
+
+Commands in a terminal:
+  Ctrl-C                 stop at the next safe point and print what exists
+  Ctrl-C Ctrl-C          stop now
+  Ctrl-D                 end of input; leaves splashpy chat --plain
+
+splashpy chat shows its own keys at the bottom of the screen and on F1. A paste
+never sends a message by itself."""
+
+SPECULATION = """\
+What the numbers of speculation mean
+
+The drafter proposes a block of tokens; the target checks all of them in one
+pass and keeps the first ones it agrees with, plus one token of its own. The
+answer is the one the target would have written alone.
+
+  cycle      one proposal and the pass that checks it
+  accepted   proposed tokens that were kept
+  tau        acceptance length: tokens produced after the first one, divided by
+             passes. The target's own token counts, so 1 is plain decoding and
+             the block size is the most there can be
+  lookup     tokens proposed because the text repeats itself, without a drafter
+  cached     prompt tokens whose state was still there from the last request
+
+--no-draft decodes one token at a time. --draft-colors shows accepted drafts in
+green, the target's own tokens underlined, lookup in cyan."""
+
+
+def _entry(name: str, text: str, width: int) -> list[str]:
+    """A name and its text, wrapped into the column beside it."""
+    lines = wrap(text, WIDTH - width - 4)
+    return [
+        f"  {name if number == 0 else '':<{width}}  {line}"
+        for number, line in enumerate(lines)
+    ]
+
+
+TOPICS: dict[str, tuple[str, Callable[[], str]]] = {
+    "exit-codes": ("what the exit code says", exit_codes),
+    "env": ("environment variables and config.toml", environment),
+    "models": ("what MODEL may be", lambda: MODELS),
+    "offline": ("working without the network", lambda: OFFLINE),
+    "keys": ("keys in commands and in the chat", lambda: KEYBOARD),
+    "speculation": ("what the numbers mean", lambda: SPECULATION),
+}
+"""Topics: one line about each, and what prints it."""

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the text after an option may say, and the value it becomes.
+
+A parser takes the text and returns the value; a ``ValueError`` it raises says in one
+phrase what is allowed. The same parser reads a flag and its environment variable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from splashpy.errors import UsageError
+from splashpy.units import format_tokens, parse_tokens
+
+Parser = Callable[[str], Any]
+
+
+def text(value: str) -> str:
+    """Any text."""
+    return value
+
+
+def integer(low: int, high: int | None = None) -> Parser:
+    """A whole number from ``low`` to ``high``; None is unbounded."""
+
+    def parse(value: str) -> int:
+        allowed = f"a whole number {_bounds(low, high)}"
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(allowed) from None
+        if number < low or (high is not None and number > high):
+            raise ValueError(allowed)
+        return number
+
+    return parse
+
+
+def decimal(low: float, high: float | None = None, *, above: bool = False) -> Parser:
+    """A number from ``low`` to ``high``; with ``above``, ``low`` itself is refused."""
+
+    def parse(value: str) -> float:
+        allowed = (
+            f"a number above {low:g}" if above else f"a number {_bounds(low, high)}"
+        )
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(allowed) from None
+        too_low = number <= low if above else number < low
+        too_high = high is not None and number > high
+        if not math.isfinite(number) or too_low or too_high:
+            raise ValueError(allowed)
+        return number
+
+    return parse
+
+
+def tokens(low: int) -> Parser:
+    """A token count of at least ``low``, such as ``4096`` or ``32K``."""
+
+    def parse(value: str) -> int:
+        allowed = f"a token count of at least {format_tokens(low)}, such as 32K"
+        try:
+            count = parse_tokens(value)
+        except ValueError:
+            raise ValueError(allowed) from None
+        if count < low:
+            raise ValueError(allowed)
+        return count
+
+    return parse
+
+
+def choice(*names: str) -> Parser:
+    """One of a few words."""
+
+    def parse(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"one of {', '.join(names)}")
+        return value
+
+    return parse
+
+
+def number_choice(*numbers: int) -> Parser:
+    """One of a few numbers."""
+
+    def parse(value: str) -> int:
+        if value not in map(str, numbers):
+            raise ValueError(f"one of {', '.join(map(str, numbers))}")
+        return int(value)
+
+    return parse
+
+
+def bias(value: str) -> tuple[int, float]:
+    """``ID=VALUE``: a token id and what is added to its logit, -100 to 100."""
+    allowed = "TOKEN_ID=VALUE with a value from -100 to 100, such as 1234=-5"
+    left, _, right = value.partition("=")
+    try:
+        token_id, added = int(left), float(right)
+    except ValueError:
+        raise ValueError(allowed) from None
+    if token_id < 0 or not -100 <= added <= 100:
+        raise ValueError(allowed)
+    return token_id, added
+
+
+def parse(parser: Parser, value: str, label: str) -> Any:
+    """Read a value, or say which option had which value and what is allowed.
+
+    Raises:
+        UsageError: the parser refused the text.
+    """
+    try:
+        return parser(value)
+    except ValueError as error:
+        raise UsageError(f"{label} got {value!r}", why=f"it takes {error}") from None
+
+
+def _bounds(low: float, high: float | None) -> str:
+    return f"of at least {low}" if high is None else f"from {low} to {high}"

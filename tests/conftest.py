@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clean, repeatable world for every test.
+
+- ``SPLASHPY_HOME`` is a fresh directory, so no test reads or writes a person's models
+  or settings; other variables that change what splashpy does are removed.
+- Random generators start from fixed seeds; hypothesis is derandomized.
+- mlx uses its reference BLAS, where a block of rows equals one-row decoding bit for
+  bit. ``SPLASHPY_BLAS=auto`` in the environment overrides it.
+- Tests marked ``metal`` need a Metal GPU; tests marked ``network`` run only when asked
+  for (``-m network``).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from splashpy import blas
+
+# The BLAS is chosen before anything imports mlx.core.
+os.environ.setdefault("SPLASHPY_BLAS", "reference")
+blas.prepare()
+
+import mlx.core as mx  # noqa: E402
+
+settings.register_profile("splashpy", derandomize=True, deadline=None)
+settings.load_profile("splashpy")
+
+KEPT = {"SPLASHPY_BLAS"}
+FOREIGN = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "CI")
+"""Variables of other programs that change how splashpy looks or where it looks."""
+
+
+def _reads_a_hub(name: str) -> bool:
+    return name.startswith("HF_") or name == "TRANSFORMERS_OFFLINE"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """Put splashpy's files below a fresh directory, and return it."""
+    for name in list(os.environ):
+        ours = name.startswith("SPLASHPY_") and name not in KEPT
+        if ours or name in FOREIGN or _reads_a_hub(name):
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("SPLASHPY_HOME", str(home))
+    monkeypatch.setenv("HF_HOME", str(home / "hf"))
+    if not request.node.get_closest_marker("network"):
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return home
+
+
+@pytest.fixture(autouse=True)
+def fixed_seeds() -> None:
+    """Start Python's and numpy's generators from the same place in every test."""
+    random.seed(0)
+    np.random.seed(0)
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Skip what this machine cannot run, with the reason."""
+    no_metal = pytest.mark.skip(reason="needs a Metal GPU")
+    no_network = pytest.mark.skip(reason="reaches the network; select with -m network")
+    without_gpu = not mx.metal.is_available()
+    wants_network = "network" in (config.getoption("-m") or "")
+    for item in items:
+        if without_gpu and item.get_closest_marker("metal"):
+            item.add_marker(no_metal)
+        if not wants_network and item.get_closest_marker("network"):
+            item.add_marker(no_network)
