@@ -21,6 +21,7 @@
     │   ├── HubError                no answer from the source               exit 6
     │   └── DownloadError           a transfer broke                        exit 6
     ├── AuthorisationError          gated repository or wrong key           exit 8
+    ├── LosslessError               speculation changed the output          exit 5
     ├── TemplateError               chat template missing or failing        exit 1
     ├── PermissionDeniedError       a directory cannot be written           exit 1
     ├── TerminalError               a terminal is needed                    exit 2
@@ -188,6 +189,13 @@ class AuthorisationError(SplashError):
 
     code = "E-AUTH"
     exit_code = 8
+
+
+class LosslessError(SplashError):
+    """Speculation changed the output."""
+
+    code = "E-LOSSLESS"
+    exit_code = 5
 
 
 class TemplateError(SplashError):

@@ -15,6 +15,8 @@ from mlx_lm.utils import _get_classes
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
+from splashpy.models.dflash2 import DFlashNetwork
+from splashpy.models.dflash2_parse import parse_config
 from splashpy.models.loading import _facts
 from splashpy.models.target import MlxLmTarget
 
@@ -103,6 +105,61 @@ def write_model(directory: Path, model_type: str = "llama", **changes: Any) -> P
         str(directory / "model.safetensors"), dict(tree_flatten(network.parameters()))
     )
     (directory / "config.json").write_text(json.dumps(config(model_type, **changes)))
+    return directory
+
+
+def drafter_config(version: int = 2, **changes: Any) -> dict[str, Any]:
+    """A drafter for :func:`config`, as a published checkpoint would state it."""
+    selector = {
+        "conv_kernel_size": 2,
+        "conv_group_size": 8,
+        "selector_rank": 8,
+        "selector_top_k": 6,
+    }
+    return {
+        "architectures": ["DFlash2DraftModel" if version == 2 else "DFlashDraftModel"],
+        "hidden_size": 64,
+        "head_dim": 16,
+        "intermediate_size": 96,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "max_position_embeddings": 512,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 2,
+        "num_target_layers": 4,
+        "rms_norm_eps": 1e-6,
+        "sliding_window": 12,
+        "vocab_size": VOCAB,
+        "dflash_config": {
+            "block_size": 8,
+            "mask_token_id": 259,
+            "target_layer_ids": [0, 2],
+            **(selector if version == 2 else {}),
+        },
+        **changes,
+    }
+
+
+def drafter_network(version: int = 2, **changes: Any) -> DFlashNetwork:
+    network = DFlashNetwork(parse_config(drafter_config(version, **changes), "tiny"))
+    keys = iter(mx.random.split(mx.random.key(5), 200))
+    network.update(
+        tree_map(
+            lambda a: mx.random.normal(a.shape, scale=0.2, key=next(keys)),
+            network.parameters(),
+        )
+    )
+    mx.eval(network.parameters())
+    return network
+
+
+def write_drafter(directory: Path, version: int = 2, **changes: Any) -> Path:
+    """A drafter checkpoint with random weights in the published layout."""
+    directory.mkdir(parents=True, exist_ok=True)
+    weights = tree_flatten(drafter_network(version, **changes).parameters())
+    mx.save_safetensors(str(directory / "model.safetensors"), dict(weights))
+    config = json.dumps(drafter_config(version, **changes))
+    (directory / "config.json").write_text(config)
     return directory
 
 

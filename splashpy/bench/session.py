@@ -63,6 +63,14 @@ class Session:
         message = {"role": "user", "content": text}
         return self.speech.prompt(Generate(id="", messages=(message,))).token_ids
 
+    def echo_ids(self, text: str) -> tuple[int, ...]:
+        """As :meth:`prompt_ids`, with an answer that begins to repeat the message.
+
+        Every kind of drafter has something to propose there.
+        """
+        half = self.speech.tokenizer.encode_literal(text)
+        return (*self.prompt_ids(text), *half[: max(len(half) // 2, 1)])
+
     def events(
         self,
         token_ids: tuple[int, ...],

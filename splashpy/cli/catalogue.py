@@ -84,6 +84,16 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         "digest. The message names it with the expected and the found value.",
         ("splashpy pull MODEL --force fetches and checks it again.",),
     ),
+    "E-LOSSLESS": CatalogueEntry(
+        5,
+        "Decoding with drafts gave another text than decoding without, by more than "
+        "rounding explains, or sampling with drafts does not follow the target's "
+        "distribution. The message has the first differing token and the gap.",
+        (
+            "--no-draft decodes without drafts until the cause is found.",
+            "splashpy verify MODEL --json keeps what a report needs.",
+        ),
+    ),
     "E-VERSION": CatalogueEntry(
         1,
         "The package was written for a version of the format this splashpy does not "

@@ -45,6 +45,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "ls": CommandEntry("models:LIST", alias_of="list"),
     "show": CommandEntry("models:SHOW", "what a model consists of", "Models", "MODEL"),
     "rm": CommandEntry("models:REMOVE", "remove models", "Models", "MODEL..."),
+    "verify": CommandEntry(
+        "verify:VERIFY", "prove that drafts change nothing", "Prove", "[MODEL]"
+    ),
     "help": CommandEntry(
         "help:HELP", "explain a command, an error or a topic", "Other", "[SUBJECT]"
     ),

@@ -99,11 +99,7 @@ class Invocation:
         if given["lookup"] and given["no_lookup"]:
             raise UsageError("--lookup and --no-lookup exclude each other")
         if draft is not None:
-            if not Path(draft).expanduser().is_dir():
-                raise UsageError(
-                    f"--draft got {draft!r}", why="there is no such directory"
-                )
-            draft = str(Path(draft).expanduser().absolute())
+            draft = self._drafter_directory(draft)
         return LoadOptions(
             draft=draft,
             no_draft=given["no_draft"],
@@ -113,6 +109,33 @@ class Invocation:
             max_context=given["max_context"],
             prefix_cache=not given["no_prefix_cache"],
         )
+
+    def _drafter_directory(self, value: str) -> str:
+        """A directory as it is; OWNER/REPO[@REVISION] downloaded."""
+        from splashpy.errors import UsageError
+        from splashpy.package import hub, names
+
+        directory = Path(value).expanduser()
+        if directory.is_dir():
+            return str(directory.absolute())
+        wanted = names.parse(value)
+        if wanted.kind != "hub":
+            raise UsageError(
+                f"--draft got {value!r}",
+                why="there is no such directory, and it is not OWNER/REPO",
+            )
+        progress = self.progress()
+        try:
+            return str(
+                hub.snapshot(
+                    wanted.repo,
+                    wanted.revision,
+                    offline=self.offline,
+                    progress=progress.update,
+                )
+            )
+        finally:
+            progress.close()
 
     def sampling(self) -> Sampling:
         """How tokens are chosen; None fields are the package's defaults."""

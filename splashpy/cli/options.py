@@ -106,12 +106,36 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--dry-run", "say what would be done, do nothing"),
         Option("--force", "fetch and build again"),
     ),
+    "Proof": (
+        Option(
+            "--prompts",
+            "one prompt a line",
+            "FILE|quick",
+            values.text,
+            default="quick",
+        ),
+        Option(
+            "-n --number", "prompts to decode", "N", values.integer(1), default="12"
+        ),
+        Option("--race", "watch both ways of decoding side by side"),
+        Option("--sampling-test", "also test the distribution of draws"),
+        Option(
+            "--ties",
+            "whether a tie is an error",
+            "report|strict",
+            values.choice("report", "strict"),
+            default="report",
+            rare=True,
+        ),
+        Option("--files", "check the files instead"),
+        Option("--full", "with --files: their digests too"),
+    ),
     "Engine": (
         Option("--revision", "revision of the model", "REV", values.text),
         Option(
             "--draft",
             "drafter to use instead",
-            "DIR",
+            "DIR|REPO",
             values.text,
             default="the package's",
         ),

@@ -28,6 +28,7 @@ PHASES = {
     "warmup": "warming up",
     "prompt": "reading the prompt",
     "queue": "waiting for earlier requests",
+    "draw": "drawing tokens",
 }
 
 _REDRAW_SECONDS = 0.1  # ten redraws a second look continuous and cost nothing
@@ -89,6 +90,10 @@ class ProgressLine:
     def prompt(self, done: int, total: int) -> None:
         """Show how many prompt tokens are read."""
         self._show(_Step("prompt", done, total, "tokens"), 0.0)
+
+    def draws(self, done: int, total: int) -> None:
+        """Show how many tokens of a sampling test are drawn."""
+        self._show(_Step("draw", done, total, ""), 0.0)
 
     def waiting(self, position: int) -> None:
         """Show how many requests come first."""

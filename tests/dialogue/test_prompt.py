@@ -22,6 +22,7 @@ Make = Callable[[str], ChatTemplate]
 
 CONTROLS = ("<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>")
 free_text = st.text(max_size=20)
+ordinary_text = st.text(st.characters(exclude_characters="<|>"), max_size=20)
 # Fragments that make a control string together with each other or the template.
 hostile_text = st.lists(
     free_text | st.sampled_from([*CONTROLS, "<|im_", "end|>", "<|", "|>", "<", ">"]),
@@ -118,7 +119,7 @@ def test_a_message_reaches_the_model_character_by_character(
 
 
 @settings(max_examples=40)
-@given(texts=st.lists(free_text, min_size=7, max_size=7))
+@given(texts=st.lists(ordinary_text, min_size=7, max_size=7))
 def test_ordinary_text_is_tokenized_as_if_nothing_were_hidden(
     any_tokenizer: Tokenizer, make_template: Make, texts: list[str]
 ) -> None:

@@ -8,58 +8,18 @@ from typing import Any
 import mlx.core as mx
 import pytest
 import tiny
-from mlx.utils import tree_map
 
 from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.generation import generate
 from splashpy.engine.request import GenerationRequest, TokensCommitted
-from splashpy.models.dflash2 import DFlashNetwork
-from splashpy.models.dflash2_parse import parse_config
 from splashpy.models.target import MlxLmTarget
 from splashpy.verification.sampling import SamplingParams
 
-SELECTOR = {
-    "conv_kernel_size": 2,
-    "conv_group_size": 8,
-    "selector_rank": 8,
-    "selector_top_k": 6,
-}
-
 
 def random_drafter(target: MlxLmTarget, version: int) -> DFlash2Drafter:
-    raw: dict[str, Any] = {
-        "architectures": ["DFlash2DraftModel" if version == 2 else "DFlashDraftModel"],
-        "hidden_size": 64,
-        "head_dim": 16,
-        "intermediate_size": 96,
-        "layer_types": ["sliding_attention", "full_attention"],
-        "max_position_embeddings": 512,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 2,
-        "num_key_value_heads": 2,
-        "num_target_layers": 4,
-        "rms_norm_eps": 1e-6,
-        "sliding_window": 12,
-        "vocab_size": tiny.VOCAB,
-        "dflash_config": {
-            "block_size": 8,
-            "mask_token_id": 259,
-            "target_layer_ids": [0, 2],
-            **(SELECTOR if version == 2 else {}),
-        },
-    }
-    network = DFlashNetwork(parse_config(raw, "tiny"))
-    keys = iter(mx.random.split(mx.random.key(5), 200))
-    network.update(
-        tree_map(
-            lambda a: mx.random.normal(a.shape, scale=0.2, key=next(keys)),
-            network.parameters(),
-        )
-    )
-    mx.eval(network.parameters())
-    drafter = DFlash2Drafter(network, target)
+    drafter = DFlash2Drafter(tiny.drafter_network(version), target)
     target.tap(drafter.feature_layers)
     return drafter
 
