@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where splashpy keeps its files.
 
-``Paths.default()`` follows the platform; ``Paths.under(home)`` puts everything under
-one directory (``SPLASHPY_HOME``). Nothing is created here; writers create what they
-need and report a directory that cannot be written.
+Two variables move them, for every entry point alike: ``SPLASHPY_HOME`` puts everything
+under one directory, ``SPLASHPY_CACHE`` moves what may be deleted at any time. Nothing
+is created here; writers create what they need and report a directory that cannot be
+written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import platformdirs
@@ -33,8 +36,19 @@ class Paths:
     log: Path
 
     @classmethod
-    def default(cls) -> Paths:
-        """Directories the platform intends for an application of this name."""
+    def default(cls, variables: Mapping[str, str] = os.environ) -> Paths:
+        """Where the variables say, else where the platform intends.
+
+        Args:
+            variables: the environment.
+        """
+        home = variables.get("SPLASHPY_HOME")
+        paths = cls.under(_directory(home)) if home else cls._of_platform()
+        cache = variables.get("SPLASHPY_CACHE")
+        return replace(paths, cache=_directory(cache)) if cache else paths
+
+    @classmethod
+    def _of_platform(cls) -> Paths:
         dirs = platformdirs.PlatformDirs("splashpy", appauthor=False)
         return cls(
             data=Path(dirs.user_data_dir),
@@ -59,3 +73,7 @@ class Paths:
     def packages(self) -> Path:
         """Built packages, one directory each."""
         return self.data / "packages"
+
+
+def _directory(text: str) -> Path:
+    return Path(text).expanduser().absolute()

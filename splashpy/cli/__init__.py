@@ -64,9 +64,9 @@ def _run(words: list[str]) -> int:
 def _fail(error: Exception, words: list[str]) -> int:
     """Tell about an exception and return its exit code."""
     from splashpy.cli.failure import explain, report
-    from splashpy.cli.invocation import paths_of
     from splashpy.cli.options import Environment
     from splashpy.cli.output import Output
+    from splashpy.paths import Paths
 
     flags = _common_flags(words)
     if flags["debug"]:
@@ -75,7 +75,7 @@ def _fail(error: Exception, words: list[str]) -> int:
         traceback.print_exception(error)
     environment = Environment.read()
     output = Output.of(flags, environment)
-    told = explain(error, paths_of(environment).log)
+    told = explain(error, Paths.default(environment.variables).log)
     with contextlib.suppress(OSError):
         report(told, output)
     return told.exit_code

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ class Invocation:
             UsageError: a variable or config.toml has a value that is not allowed.
         """
         environment = Environment.read()
-        paths = paths_of(environment)
+        paths = Paths.default(environment.variables)
         invocation = cls(
             environment=environment,
             paths=paths,
@@ -155,14 +155,6 @@ class Invocation:
             seed=given["seed"],
             stop=given["stop"],
         )
-
-
-def paths_of(environment: Environment) -> Paths:
-    """Where splashpy keeps its files: SPLASHPY_HOME, SPLASHPY_CACHE, the platform."""
-    home = environment.get("SPLASHPY_HOME")
-    paths = Paths.under(Path(home).expanduser().absolute()) if home else Paths.default()
-    cache = environment.get("SPLASHPY_CACHE")
-    return replace(paths, cache=Path(cache).expanduser().absolute()) if cache else paths
 
 
 def _with_variables(

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chat application: what a terminal runs, and the way in for the command line.
+
+Read on in ``session.py`` (the state), ``conversation.py`` (state and engine) and
+``screens/chat.py`` (what is drawn and what keys do).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+
+from splashpy.chat.clipboard import copy_with_program
+from splashpy.chat.conversation import Conversation
+from splashpy.chat.screens.chat import ChatScreen
+from splashpy.chat.settings import ChatSettings
+from splashpy.chat.theme import DARK, LIGHT
+from splashpy.client.client import EngineClient
+from splashpy.errors import EngineDiedError, InternalError, UsageError
+from splashpy.protocol import Load
+from splashpy.sanitize import sanitize_line
+from splashpy.units import format_bytes
+
+_SIGNAL_BASE = 128  # a shell's exit code for a program that ended by a signal
+
+
+class ChatApp(App[None]):
+    """Wraps a conversation in a terminal application.
+
+    Args:
+        conversation: what it is about.
+        settings: theme, title and clipboard.
+        first_message: is sent as soon as the engine is ready.
+    """
+
+    CSS_PATH = "splashpy.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "quit", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        settings: ChatSettings,
+        *,
+        first_message: str | None = None,
+    ):
+        super().__init__()
+        self.conversation = conversation
+        self.crash: Exception | None = None
+        self._settings = settings
+        self._first_message = first_message
+        for theme in (DARK, LIGHT):
+            self.register_theme(theme)
+        self.theme = self._chosen_theme()
+        self.title = sanitize_line(settings.title or conversation.session.model_name)
+
+    def on_mount(self) -> None:
+        """Show the conversation; leave in order when told to from outside."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            loop.add_signal_handler(number, self._leave, _SIGNAL_BASE + number)
+        self.push_screen(
+            ChatScreen(self.conversation, first_message=self._first_message)
+        )
+
+    def _leave(self, return_code: int) -> None:
+        self.exit(return_code=return_code)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy to this application, the terminal, and on this machine to the system."""
+        super().copy_to_clipboard(text)
+        size = format_bytes(len(text.encode("utf-8", errors="replace")))
+        if self._settings.remote:
+            self._say(f"sent {size} to the terminal's clipboard")
+        else:
+            self.run_worker(partial(self._copy, text, size), thread=True)
+
+    def _copy(self, text: str, size: str) -> None:
+        program = copy_with_program(text)
+        way = "sent to the terminal's clipboard" if program is None else program
+        self.call_from_thread(self._say, f"copied {size} ({way})")
+
+    def _say(self, text: str) -> None:
+        self.notify(text, markup=False)
+
+    def _chosen_theme(self) -> str:
+        name = self._settings.theme or DARK.name
+        if name not in self.available_themes:
+            raise UsageError(
+                f"there is no theme {name!r}",
+                why="themes: " + ", ".join(sorted(self.available_themes)),
+            )
+        return name
+
+    def _fatal_error(self) -> None:
+        # Textual would print a traceback here; the caller gets the error instead and
+        # prints what a person can use.
+        self.crash = self._exception
+        self._close_messages_no_wait()
+
+
+def run_chat(
+    connect: Callable[[], EngineClient],
+    load: Load,
+    *,
+    settings: ChatSettings,
+    first_message: str | None = None,
+) -> int:
+    """Talk with a model in the terminal until the person leaves.
+
+    Args:
+        connect: returns a started client; the first call the one that already starts,
+            later ones a new engine each.
+        load: the model.
+        settings: of the session.
+        first_message: is sent as soon as the model is ready.
+
+    Returns:
+        The exit code: 0, 9 when the engine died and was not started again, or 128 and
+        the number of the signal that ended the chat.
+
+    Raises:
+        UsageError: no theme has the name in ``settings``.
+        InternalError: a bug in the chat; the terminal is restored.
+    """
+    conversation = Conversation(
+        connect,
+        load,
+        settings,
+        clock=time.perf_counter,
+        time_of_day=lambda: time.strftime("%H:%M"),
+    )
+    app = ChatApp(conversation, settings, first_message=first_message)
+    try:
+        app.run(inline=settings.inline, inline_no_clear=True, mouse=settings.mouse)
+    finally:
+        conversation.close()
+    if app.crash is not None:
+        raise InternalError(f"the chat failed: {app.crash!r}") from app.crash
+    if app.return_code:
+        return app.return_code
+    gone = conversation.session.engine.phase in ("dead", "stuck")
+    return EngineDiedError.exit_code if gone else 0

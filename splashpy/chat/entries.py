@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a transcript consists of: messages, answers and notices about the engine.
+
+Texts are kept as they came; whoever draws them sanitizes them. ``revision`` grows with
+every change, so a reader sees at a glance whether it must draw again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from splashpy.chat.meters import LiveMeter
+from splashpy.errors import SplashError
+from splashpy.protocol import Cycle, Done, Failure, Prefill
+
+ReplyState = Literal["waiting", "reading", "writing", "complete", "partial", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What went wrong, for a person."""
+
+    code: str
+    message: str
+    why: str = ""
+    fix: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, cause: Failure | SplashError) -> Problem:
+        """The problem an event or an exception tells of."""
+        return cls(cause.code, cause.message, cause.why, tuple(cause.fix))
+
+
+@dataclass(slots=True, eq=False)
+class UserMessage:
+    """What a person sent. ``in_history``: the next prompt contains it."""
+
+    text: str
+    at: str
+    in_history: bool = True
+    revision: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Reply:
+    """One answer, while it is made and after.
+
+    Attributes:
+        name: of the model, as people call it.
+        at: time of day for a person.
+        request_id: of the ``Generate`` it answers.
+        sent_at: seconds of the steady clock the frontend uses.
+        text: content so far.
+        reasoning: what the model thought before it.
+        tool_text: tool calls as the model wrote them; nothing runs them here.
+        thinking_from: when the first reasoning came.
+        thought_seconds: how long the reasoning took, once content came.
+        in_history: the next prompt contains it.
+        replaced: a retry below answers the same message.
+        revision: grows with every change.
+    """
+
+    name: str
+    at: str
+    request_id: str
+    sent_at: float
+    state: ReplyState = "waiting"
+    text: str = ""
+    reasoning: str = ""
+    tool_text: str = ""
+    position: int = 0
+    prefill: Prefill | None = None
+    meter: LiveMeter = field(default_factory=LiveMeter)
+    thinking_from: float | None = None
+    thought_seconds: float | None = None
+    stopping_since: float | None = None
+    done: Done | None = None
+    problem: Problem | None = None
+    in_history: bool = True
+    replaced: bool = False
+    revision: int = 0
+
+    def add_pieces(self, cycle: Cycle, now: float) -> None:
+        """Append what a cycle wrote, each piece to its channel."""
+        for piece in cycle.pieces:
+            if piece.channel == "r":
+                self.reasoning += piece.text
+                if self.thinking_from is None:
+                    self.thinking_from = now
+                continue
+            self.finish_thinking(now)
+            if piece.channel == "x":
+                self.tool_text += piece.text
+            else:
+                self.text += piece.text
+
+    def finish_thinking(self, now: float) -> None:
+        """The reasoning is over, if there was any; note how long it took."""
+        if self.thinking_from is not None and self.thought_seconds is None:
+            self.thought_seconds = now - self.thinking_from
+
+
+@dataclass(slots=True, eq=False)
+class Notice:
+    """Something about the engine that is not an answer.
+
+    Attributes:
+        needs_restart: the engine cannot go on as it is.
+        resolved: it goes on after all, or another took its place.
+    """
+
+    problem: Problem
+    needs_restart: bool = True
+    resolved: bool = False
+    revision: int = 0
+
+
+Entry = UserMessage | Reply | Notice

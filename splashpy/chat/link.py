@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The threads between an interface and an engine, so that neither waits for the other.
+
+The reader connects, asks for the model, and collects what arrives; the interface is
+woken once per batch and takes everything there is. It also watches: an engine that
+shows no sign of life for ten seconds is reported as stuck. The writer hands commands
+over, because an engine that does not read makes whoever writes to it wait.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from splashpy.client.client import EngineClient
+from splashpy.errors import (
+    EngineDiedError,
+    EngineStuckError,
+    InternalError,
+    SplashError,
+)
+from splashpy.protocol import Command, EngineHello, Event, Hello, Load, Ping, Pong
+
+PING_SECONDS = 2.0
+STUCK_SECONDS = 10.0
+
+Arrival = tuple[float, Event | SplashError]
+"""When something came, in seconds of ``time.perf_counter``, and what it was."""
+
+
+class EngineLink:
+    """One engine, from start to end.
+
+    Args:
+        connect: returns a started client; may take its time.
+        load: the model to ask for.
+        wake: called from the thread when something arrived after a silence.
+        previous: a link whose engine is ended before this one starts.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], EngineClient],
+        load: Load,
+        wake: Callable[[], object],
+        *,
+        previous: EngineLink | None = None,
+    ):
+        self._connect = connect
+        self._load = load
+        self._wake = wake
+        self._previous = previous
+        self._arrived: deque[Arrival] = deque()
+        self._client: EngineClient | None = None
+        self._outgoing: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+
+    def start(self) -> None:
+        """Begin to connect and listen."""
+        threading.Thread(target=self._run, name="engine-reader", daemon=True).start()
+
+    def send(self, command: Command) -> None:
+        """Hand a command to the engine, in order; its death arrives like an event."""
+        self._outgoing.put(command)
+
+    def take(self) -> list[Arrival]:
+        """Everything that arrived since the last time."""
+        taken = []
+        while self._arrived:
+            taken.append(self._arrived.popleft())
+        return taken
+
+    def close(self, *, now: bool = False) -> None:
+        """End the engine, politely or at once. Waits until it is gone."""
+        self._closing.set()
+        self._outgoing.put(None)
+        if self._client is not None:
+            self._client.close(now=now)
+
+    # --- the threads --------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            if self._previous is not None:
+                self._previous.close(now=True)
+                self._previous = None
+            client = self._connect()
+            self._client = client
+            if self._closing.is_set():
+                client.close(now=True)
+                return
+            self._outgoing.put(Hello())
+            self._outgoing.put(self._load)
+            threading.Thread(
+                target=self._write, args=(client,), name="engine-writer", daemon=True
+            ).start()
+            self._listen(client)
+        except SplashError as error:
+            self._put(error)
+        except EOFError:
+            self._put(EngineDiedError("the engine ended"))
+        except Exception as error:  # noqa: BLE001 - a thread that dies silently hangs all
+            self._put(InternalError(f"the engine link failed: {error!r}"))
+
+    def _write(self, client: EngineClient) -> None:
+        while (command := self._outgoing.get()) is not None:
+            try:
+                client.send(command)
+            except EngineDiedError:
+                return  # the reader learns of it too, and reports it once
+
+    def _listen(self, client: EngineClient) -> None:
+        watch = _Watch(time.perf_counter())
+        while not self._closing.is_set():
+            event = client.receive(PING_SECONDS)
+            now = time.perf_counter()
+            if event is not None and (not isinstance(event, Pong) or watch.stuck):
+                self._put(event)
+            if event is not None:
+                watch.heard(event, now)
+            if watch.ping_due(now):
+                self._outgoing.put(Ping())
+            if watch.fell_silent(now):
+                self._put(
+                    EngineStuckError(
+                        "the engine does not answer",
+                        why=f"no sign of life for {STUCK_SECONDS:.0f} seconds",
+                    )
+                )
+
+    def _put(self, arrived: Event | SplashError) -> None:
+        if self._closing.is_set():
+            return
+        self._arrived.append((time.perf_counter(), arrived))
+        if len(self._arrived) == 1:
+            self._wake()
+
+
+class _Watch:
+    """Whether the engine still speaks; begins with its first word."""
+
+    def __init__(self, now: float) -> None:
+        self._greeted = False
+        self._heard_at = now
+        self._pinged_at = now
+        self.stuck = False
+
+    def heard(self, event: Event, now: float) -> None:
+        self._greeted = self._greeted or isinstance(event, EngineHello)
+        self._heard_at = now
+        self.stuck = False
+
+    def ping_due(self, now: float) -> bool:
+        due = self._greeted and now - self._pinged_at >= PING_SECONDS
+        if due:
+            self._pinged_at = now
+        return due
+
+    def fell_silent(self, now: float) -> bool:
+        silent = self._greeted and now - self._heard_at >= STUCK_SECONDS
+        changed = silent and not self.stuck
+        self.stuck = silent
+        return changed

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One conversation as plain state: what was said, what runs, what waits.
+
+No widget, no thread, no clock of its own. A frontend hands in what a person did and
+what the engine said; a session changes itself and returns the commands to send.
+Whatever is shown is a function of this state, so it can be drawn again at any time.
+
+Texts are kept as they came. Whoever draws them sanitizes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from splashpy.chat.entries import Entry, Notice, Problem, Reply, UserMessage
+from splashpy.chat.settings import ChatSettings
+from splashpy.errors import EngineDiedError, EngineStuckError, SplashError
+from splashpy.protocol import (
+    Cancel,
+    Command,
+    Cycle,
+    Done,
+    Event,
+    Failure,
+    Generate,
+    Load,
+    LoadProgress,
+    Memory,
+    Prefill,
+    Queued,
+    Ready,
+    ToolDelta,
+)
+
+Phase = Literal["starting", "loading", "ready", "stuck", "failed", "dead"]
+"""Of the engine: ``failed`` said why it cannot serve, ``dead`` is gone."""
+
+
+@dataclass(slots=True)
+class EngineView:
+    """What is known about the engine."""
+
+    phase: Phase = "starting"
+    progress: LoadProgress | None = None
+    ready: Ready | None = None
+    pressure: Literal["normal", "warn", "critical"] = "normal"
+
+
+class Session:
+    """A conversation with one engine at a time.
+
+    Args:
+        load: the model that answers.
+        settings: sampling, limits and system prompt of every request.
+        time_of_day: the present, as shown beside a message.
+
+    Attributes:
+        entries: everything said, oldest first.
+        reply: the answer that is running, also the last Reply of ``entries``.
+        queued: the one message that waits for the engine.
+        returned: text of a message that failed, to be put back into the editor.
+        context_used: tokens the conversation took at its last answer.
+    """
+
+    def __init__(
+        self, load: Load, settings: ChatSettings, *, time_of_day: Callable[[], str]
+    ):
+        self.load = load
+        self.settings = settings
+        self.engine = EngineView()
+        self.entries: list[Entry] = []
+        self.reply: Reply | None = None
+        self.queued: str | None = None
+        self.returned: str | None = None
+        self.context_used: int | None = None
+        self._time_of_day = time_of_day
+        self._requests = 0
+        self._phase_before_stuck: Phase = "starting"
+
+    # --- what a person does -------------------------------------------------------
+
+    @property
+    def model_name(self) -> str:
+        """What people call the model."""
+        ready = self.engine.ready
+        return self.load.name or (ready.model if ready else "") or self.load.model
+
+    @property
+    def idle(self) -> bool:
+        """A message would be answered at once."""
+        return self.engine.phase == "ready" and self.reply is None
+
+    @property
+    def accepts(self) -> bool:
+        """A message would be answered or queued."""
+        return self.idle or self.queued is None
+
+    @property
+    def open_notices(self) -> list[Notice]:
+        """What keeps the engine from going on."""
+        notices = [entry for entry in self.entries if isinstance(entry, Notice)]
+        return [item for item in notices if item.needs_restart and not item.resolved]
+
+    @property
+    def busy(self) -> bool:
+        """What is shown changes with time, whatever a person does."""
+        settled = self.engine.phase in ("ready", "dead", "failed")
+        return self.reply is not None or not settled
+
+    @property
+    def question(self) -> str:
+        """The message the running answer is for; empty when none runs."""
+        message = self._message_of(self.reply) if self.reply is not None else None
+        return message.text if message is not None else ""
+
+    def submit(self, text: str, now: float) -> list[Command]:
+        """Send a message, or let it wait until it can be sent.
+
+        Raises:
+            ValueError: one is already waiting; see ``accepts``.
+        """
+        if not self.idle:
+            if self.queued is not None:
+                raise ValueError("one message is already waiting")
+            self.queued = text
+            return []
+        self.entries.append(UserMessage(text, self._time_of_day()))
+        return self._generate(now)
+
+    def stop(self, now: float) -> list[Command]:
+        """Ask the engine to stop the answer; what is written stays."""
+        if self.reply is None or self.reply.stopping_since is not None:
+            return []
+        self.reply.stopping_since = now
+        return [Cancel(id=self.reply.request_id)]
+
+    def drop_queued(self) -> str | None:
+        """Take the waiting message back."""
+        text, self.queued = self.queued, None
+        return text
+
+    def take_returned(self) -> str | None:
+        """Text for the editor, once."""
+        text, self.returned = self.returned, None
+        return text
+
+    @property
+    def can_retry(self) -> bool:
+        """The last answer can be asked for again."""
+        return self.idle and self._last_exchange() is not None
+
+    def retry(self, now: float) -> list[Command]:
+        """Ask again for the last answer; the old one stays to be read."""
+        exchange = self._last_exchange()
+        if exchange is None or not self.idle:
+            return []
+        message, old = exchange
+        message.in_history = True
+        message.revision += 1
+        old.in_history = False
+        old.replaced = True
+        old.revision += 1
+        return self._generate(now)
+
+    def new_conversation(self, now: float) -> list[Command]:
+        """Forget what was said; an answer that still runs is stopped.
+
+        A message that waited goes back to the editor.
+        """
+        commands = self.stop(now)
+        self.reply = None
+        self.returned = self.drop_queued()
+        self.context_used = None
+        self.entries = [*self.open_notices]
+        return commands
+
+    def restart(self) -> None:
+        """A new engine is about to be started in place of the present one."""
+        self._end_reply(None)
+        self._resolve_notices()
+        self.engine = EngineView()
+
+    def history(self) -> tuple[dict[str, Any], ...]:
+        """The conversation as the engine gets it.
+
+        Messages of one speaker that follow each other, because an answer was stopped
+        before its first token, become one: many templates demand that roles alternate.
+        """
+        messages: list[dict[str, Any]] = []
+        if self.settings.system:
+            messages.append({"role": "system", "content": self.settings.system})
+        for entry in self.entries:
+            if isinstance(entry, Notice) or not entry.in_history or not entry.text:
+                continue
+            role = "user" if isinstance(entry, UserMessage) else "assistant"
+            if messages and messages[-1]["role"] == role:
+                messages[-1]["content"] += "\n\n" + entry.text
+            else:
+                messages.append({"role": role, "content": entry.text})
+        return tuple(messages)
+
+    # --- what the engine says -----------------------------------------------------
+
+    def apply(self, event: Event, now: float) -> list[Command]:
+        """Take an event in.
+
+        Args:
+            event: what the engine said.
+            now: when it came, in seconds of the clock of ``sent_at``.
+
+        Returns:
+            Commands the event makes necessary: a queued message is sent.
+        """
+        self._recover_from_stuck()
+        match event:
+            case LoadProgress():
+                self.engine.phase = "loading"
+                self.engine.progress = event
+            case Ready():
+                self.engine.phase = "ready"
+                self.engine.ready = event
+                self._resolve_notices()
+                return self._send_queued(now)
+            case Memory():
+                self.engine.pressure = event.pressure
+            case Failure() if not event.id:
+                self._engine_failed(event)
+            case _ if self.reply and getattr(event, "id", "") == self.reply.request_id:
+                return self._apply_to(self.reply, event, now)
+            case _:
+                pass  # of a request nobody waits for, or of no interest here
+        return []
+
+    def lost(self, error: SplashError) -> None:
+        """The engine cannot be reached: it died, is stuck, or never started."""
+        if isinstance(error, EngineStuckError):
+            if self.engine.phase != "stuck":
+                self._phase_before_stuck = self.engine.phase
+                self.engine.phase = "stuck"
+                self.entries.append(Notice(Problem.of(error)))
+            return
+        self.engine.phase = "dead" if isinstance(error, EngineDiedError) else "failed"
+        self._resolve_notices()
+        self._end_reply(Problem.of(error))
+        self.entries.append(Notice(Problem.of(error)))
+
+    def _generate(self, now: float) -> list[Command]:
+        self._requests += 1
+        command = Generate(
+            id=f"chat-{self._requests}",
+            messages=self.history(),
+            sampling=self.settings.sampling,
+            max_tokens=self.settings.max_tokens,
+        )
+        self.reply = Reply(self.model_name, self._time_of_day(), command.id, now)
+        self.entries.append(self.reply)
+        return [command]
+
+    def _send_queued(self, now: float) -> list[Command]:
+        if self.queued is None or not self.idle:
+            return []
+        text, self.queued = self.queued, None
+        return self.submit(text, now)
+
+    def _apply_to(self, reply: Reply, event: Event, now: float) -> list[Command]:
+        reply.revision += 1
+        match event:
+            case Queued():
+                reply.position = event.position
+            case Prefill():
+                reply.state = "reading"
+                reply.prefill = event
+            case Cycle():
+                reply.state = "writing"
+                reply.meter.add(event, now)
+                reply.add_pieces(event, now)
+            case ToolDelta():
+                reply.tool_text += event.name and f"\n{event.name} "
+                reply.tool_text += event.args_delta
+            case Done():
+                reply.state = "complete"
+                reply.done = event
+                self.context_used = event.usage.prompt + event.usage.completion
+                self.reply = None
+                reply.finish_thinking(now)
+                return self._send_queued(now)
+            case Failure():
+                self._fail(reply, Problem.of(event))
+                return self._send_queued(now)
+            case _:
+                pass
+        return []
+
+    def _fail(self, reply: Reply, problem: Problem) -> None:
+        """End an exchange that failed; it is shown, but no part of the history."""
+        reply.state = "failed"
+        reply.problem = problem
+        reply.in_history = False
+        reply.revision += 1
+        message = self._message_of(reply)
+        if message is not None:
+            message.in_history = False
+            message.revision += 1
+            self.returned = message.text
+        self.reply = None
+
+    def _engine_failed(self, failure: Failure) -> None:
+        problem = Problem.of(failure)
+        if failure.fatal or self.engine.phase in ("starting", "loading"):
+            self.engine.phase = "failed"
+            self._end_reply(problem)
+        needs_restart = self.engine.phase == "failed"
+        self.entries.append(Notice(problem, needs_restart=needs_restart))
+
+    def _end_reply(self, problem: Problem | None) -> None:
+        """The engine of the running answer is gone: keep what it wrote."""
+        reply = self.reply
+        if reply is None:
+            return
+        if reply.text or reply.reasoning:
+            reply.state = "partial"
+            reply.revision += 1
+            self.reply = None
+        else:
+            gone = Problem("E-ENGINE-DIED", "the engine was restarted")
+            self._fail(reply, problem or gone)
+
+    def _recover_from_stuck(self) -> None:
+        if self.engine.phase == "stuck":
+            self.engine.phase = self._phase_before_stuck
+            self._resolve_notices()
+
+    def _resolve_notices(self) -> None:
+        for notice in self.open_notices:
+            notice.resolved = True
+            notice.revision += 1
+
+    def _message_of(self, reply: Reply) -> UserMessage | None:
+        before = self.entries[: self.entries.index(reply)]
+        messages = [entry for entry in before if isinstance(entry, UserMessage)]
+        return messages[-1] if messages else None
+
+    def _last_exchange(self) -> tuple[UserMessage, Reply] | None:
+        replies = [entry for entry in self.entries if isinstance(entry, Reply)]
+        message = self._message_of(replies[-1]) if replies else None
+        return (message, replies[-1]) if message is not None else None

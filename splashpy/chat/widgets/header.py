@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The top line: which model, with or without draft, and how full its context is."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widget import Widget
+
+from splashpy.chat.session import Session
+from splashpy.chat.theme import FAINT
+from splashpy.protocol import Ready
+from splashpy.sanitize import sanitize_line
+from splashpy.units import format_tokens
+
+_GAUGE_CELLS = 10
+_NARROW = 60
+_FULL = 0.9
+_FILLING = 0.7
+_DRAFT_WORDS = {"active": "with draft", "lookup": "lookup only", "off": "no draft"}
+
+
+class HeaderBar(Widget):
+    """Draws the name of the model and the context gauge."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._model = ""
+        self._ready: Ready | None = None
+        self._used: int | None = None
+
+    def show(self, session: Session) -> None:
+        """Draw this session's model from now on."""
+        seen = (session.model_name, session.engine.ready, session.context_used)
+        if seen != (self._model, self._ready, self._used):
+            self._model, self._ready, self._used = seen
+            self.refresh()
+
+    def render(self) -> Content:
+        """Program, model and draft on the left, context on the right."""
+        width = self.size.width
+        narrow = width < _NARROW
+        right = self._gauge(narrow=narrow)
+        left = [] if narrow else [Content.styled("splashpy", "bold $text-primary")]
+        left.append(Content(sanitize_line(self._model)))
+        if self._ready is not None and not narrow:
+            word = _DRAFT_WORDS[self._ready.draft.state]
+            left.append(Content.styled(word, FAINT))
+        joined = (
+            Content("  ")
+            .join(left)
+            .truncate(max(width - right.cell_length - 1, 1), ellipsis=True)
+        )
+        space = " " * max(width - joined.cell_length - right.cell_length, 1)
+        return Content.assemble(joined, space, right)
+
+    def _gauge(self, *, narrow: bool) -> Content:
+        if self._ready is None:
+            return Content("")
+        limit, used = self._ready.context_max, self._used or 0
+        share = min(used / limit, 1.0) if limit else 0.0
+        style = "$text-error" if share >= _FULL else "$text-primary"
+        style = "$text-warning" if _FILLING <= share < _FULL else style
+        if narrow:
+            return Content.styled(f"ctx {share:.0%}", style)
+        filled = round(share * _GAUGE_CELLS)
+        return Content.assemble(
+            Content.styled("ctx ▐", FAINT),
+            Content.styled("█" * filled, style),
+            Content.styled("░" * (_GAUGE_CELLS - filled) + "▌ ", FAINT),
+            f"{format_tokens(used)} / {format_tokens(limit)}",
+        )

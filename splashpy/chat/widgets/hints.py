@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two quiet lines around the editor: the waiting message, and the keys."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widget import Widget
+
+from splashpy.chat.blocks import TAB_CELLS
+from splashpy.chat.theme import FAINT
+from splashpy.sanitize import sanitize
+
+_KEYS = (
+    ("^N", "new"),
+    ("^Y", "copy"),
+    ("alt+R", "retry"),
+    ("F1", "keys"),
+    ("^Q", "quit"),
+)
+
+
+class QueuedMessage(Widget):
+    """The message that is sent when the present answer ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text: str | None = None
+        self.display = False
+
+    def show(self, text: str | None) -> None:
+        """Draw this message, or hide when there is none."""
+        if text != self._text:
+            self._text = text
+            self.display = text is not None
+            self.refresh()
+
+    def render(self) -> Content:
+        """Its beginning, and how many lines there are."""
+        lines = sanitize(self._text or "").strip("\n").split("\n")
+        more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+        tail = Content.styled(f"{more}  esc takes it back", FAINT)
+        first = lines[0].expandtabs(TAB_CELLS)
+        head = Content.assemble(Content.styled("next: ", "$text-warning"), first)
+        room = max(self.size.width - tail.cell_length, 1)
+        return Content.assemble(head.truncate(room, ellipsis=True), tail)
+
+
+class HintFooter(Widget):
+    """The keys worth knowing, or a sentence that matters for a moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sentence = ""
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence in place of the keys; empty shows the keys again."""
+        self._sentence = sentence
+        self.refresh()
+
+    def render(self) -> Content:
+        """The sentence or the keys."""
+        if self._sentence:
+            return Content.styled(self._sentence, "$text-warning")
+        keys = [
+            Content.assemble(key, " ", Content.styled(word, FAINT))
+            for key, word in _KEYS
+        ]
+        return Content("   ").join(keys)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conversation: one widget per entry, following the end unless scrolled away.
+
+A widget costs a little in every frame even when it is out of sight. So only the latest
+entries have one; earlier ones come back when the reader reaches the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widgets import Static
+
+from splashpy.chat.entries import Entry, Reply
+from splashpy.chat.widgets.message import MessageView
+
+MOST_ENTRIES = 80
+KEPT_ENTRIES = 60
+EARLIER_ENTRIES = 20
+
+
+class Transcript(VerticalScroll):
+    """Shows the entries of a session.
+
+    Args:
+        welcome: shown while there is no entry.
+
+    Attributes:
+        new_rows: rows written below the screen since the reader scrolled away.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "toggle_reasoning", "thinking", show=False),
+        Binding("g", "top", "top", show=False),
+        Binding("G,end", "follow", "end", show=False),
+    ]
+
+    FOCUS_ON_CLICK = False  # who clicks on an answer goes on writing
+    new_rows = reactive(0)
+
+    def __init__(self, welcome: str) -> None:
+        super().__init__()
+        self._entries: Sequence[Entry] = ()
+        self._views: dict[Entry, MessageView] = {}
+        self._now = 0.0
+        self._hidden = 0
+        self._rows_seen = 0
+        self._welcome = Static(Content(welcome), id="welcome")
+        self._earlier = Static(id="earlier")
+
+    def compose(self) -> ComposeResult:
+        """What stands above the entries."""
+        yield self._welcome
+        yield self._earlier
+
+    def on_mount(self) -> None:
+        """Stay at the end until the reader scrolls."""
+        self.anchor()
+
+    def sync(self, entries: Sequence[Entry], now: float) -> None:
+        """Make the widgets agree with the entries.
+
+        Args:
+            entries: oldest first; they are added at the end and never move.
+            now: seconds of the session's clock.
+        """
+        self._entries, self._now = entries, now
+        self._hidden = min(self._hidden, len(entries))
+        if self.following and len(entries) - self._hidden > MOST_ENTRIES:
+            self._hidden = len(entries) - KEPT_ENTRIES
+        self._welcome.display = not entries
+        self._earlier.display = self._hidden > 0
+        self._earlier.update(Content(f"↑ {self._hidden} earlier"))
+        if self._show(entries[self._hidden :]):
+            self.call_after_refresh(self._count_rows)
+
+    def _show(self, shown: Sequence[Entry]) -> bool:
+        """Give every entry a widget that is up to date; whether anything changed."""
+        old = self._views
+        self._views = {entry: old.get(entry) or MessageView(entry) for entry in shown}
+        changed = [view.refresh_entry(self._now) for view in self._views.values()]
+        gone = [view for entry, view in old.items() if entry not in self._views]
+        for view in gone:
+            view.remove()
+        added = [view for entry, view in self._views.items() if entry not in old]
+        kept = next((view for entry, view in self._views.items() if entry in old), None)
+        above = list(takewhile(lambda view: view is not kept, self._views.values()))
+        if kept is not None and above:
+            self.mount(*above, before=kept)
+            added = added[len(above) :]
+        if added:
+            self.mount(*added)
+        return bool(gone) or any(changed)
+
+    @property
+    def following(self) -> bool:
+        """The end is on screen. Rows fewer than the screen's stand at its bottom."""
+        return not self.max_scroll_y or self.scroll_y >= self.max_scroll_y
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The end forgets how far behind one was; the top brings what is above."""
+        super().watch_scroll_y(old_value, new_value)
+        self._count_rows()
+        if new_value <= 0 and self._hidden and not self.following:
+            self.bring_earlier()
+
+    @on(events.Click, "#earlier")
+    def bring_earlier(self) -> None:
+        """Show some of the entries before the first one shown."""
+        rows = self.virtual_size.height
+        self._hidden = max(self._hidden - EARLIER_ENTRIES, 0)
+        self.sync(self._entries, self._now)
+        self.call_after_refresh(self._keep_place, rows)
+
+    def page(self, direction: int) -> None:
+        """Scroll by a page: up when ``direction`` is negative."""
+        if not self.max_scroll_y:
+            return  # all of it is on screen
+        if direction < 0:
+            self.scroll_page_up(animate=False)
+        else:
+            self.scroll_page_down(animate=False)
+
+    def action_top(self) -> None:
+        """Go to the beginning."""
+        if self.max_scroll_y:
+            self.scroll_home(animate=False)
+
+    def action_follow(self) -> None:
+        """Go to the end and stay there."""
+        self.scroll_end(animate=False)
+        # An anchored container may move without telling anybody.
+        self.call_after_refresh(self._count_rows)
+
+    def action_toggle_reasoning(self) -> None:
+        """Show or fold what the model thought, in the latest answer that did."""
+        for entry in reversed(self._views):
+            if isinstance(entry, Reply) and entry.reasoning:
+                self._views[entry].toggle_reasoning()
+                return
+
+    def _keep_place(self, rows_before: int) -> None:
+        added = self.virtual_size.height - rows_before
+        self.scroll_to(y=self.scroll_y + added, animate=False, immediate=True)
+
+    def _count_rows(self) -> None:
+        rows = self.virtual_size.height
+        if self.following:
+            self._rows_seen = rows
+        self.new_rows = max(rows - self._rows_seen, 0)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes a real terminal gets from the real program."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from splashpy.chat.app import ChatSettings, run_chat
+from splashpy.client.replay import ReplayClient
+from splashpy.protocol import Load
+
+recording = Path(sys.argv[1])
+sys.exit(run_chat(
+    lambda: ReplayClient(recording, speed=50),
+    Load(model="/models/demo", name="de\\x1b]0;owned\\x07mo"),
+    settings=ChatSettings(remote=True, title="ti\\x1b]0;owned\\x07tle"),
+    first_message="quest\\x1b]0;owned\\x07ion",
+))
+"""
+ATTACKS = (
+    b"\x1b]0;owned",
+    b"owned\x07",
+    b"\x1b]8;;",
+    b"\x1b[31mred",
+    "\x9b".encode(),
+    "\u202e".encode(),
+)
+PATIENCE_SECONDS = 30.0
+# What undoes everything the screen switches on; taken from Textual 8.2.8.
+RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l", b"\x1b[?1000l")
+
+
+class Terminal:
+    """A program on a pseudo terminal; collects what it writes."""
+
+    def __init__(self, recording: Path) -> None:
+        self._master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self.program = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(recording)],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+        )
+        os.close(slave)
+        self.written = b""
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def read_until(self, true: Callable[[], object]) -> None:
+        end = time.perf_counter() + PATIENCE_SECONDS
+        while not true():
+            assert time.perf_counter() < end, self.written[-2000:]
+            if select.select([self._master], [], [], 0.1)[0]:
+                try:
+                    self.written += os.read(self._master, 65536)
+                except OSError:  # Linux: the program closed its end
+                    break
+
+    def close(self) -> None:
+        self.program.kill()
+        self.program.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal(replays: Path):
+    terminal = Terminal(replays / "hostile.ndjson")
+    yield terminal
+    terminal.close()
+
+
+def test_no_byte_of_content_is_a_control_sequence(terminal: Terminal) -> None:
+    shown = b"prompt cached"
+    terminal.read_until(lambda: shown in terminal.written)
+    terminal.press(b"\x11")  # ctrl+q
+    terminal.read_until(lambda: terminal.program.poll() is not None)
+
+    written = terminal.written
+    assert "␛]0;owned␇".encode() in written
+    for attack in (
+        b"\x1b]0;owned",
+        b"\x1b]8;;",
+        b"\x1b[31mred",
+        b"\xc2\x9b",
+        b"owned\x07",
+    ):
+        assert attack not in written
+    assert b"[/INST] [bold [1] [key=value] [red]not red[/red]" in written
+
+
+def test_leaving_restores_the_terminal(terminal: Terminal) -> None:
+    terminal.read_until(lambda: b"ctrl+j new line" in terminal.written)
+    terminal.press(b"\x11")
+    terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
+
+    assert terminal.program.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_chat_and_restores_the_terminal(
+    terminal: Terminal, number: signal.Signals
+) -> None:
+    terminal.read_until(lambda: b"ctrl+j new line" in terminal.written)
+    terminal.program.send_signal(number)
+    terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
+
+    assert terminal.program.wait(PATIENCE_SECONDS) == 128 + number
