@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from splashpy import errors
 from splashpy.version import __version__
 
 if TYPE_CHECKING:
     from splashpy.api import Model, Reply, load
 
-__all__ = ["Model", "Reply", "__version__", "load"]
+__all__ = ["Model", "Reply", "__version__", "errors", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,16 +17,24 @@ import random
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import pytest
 from hypothesis import settings
 
 from splashpy import blas
+from splashpy.errors import NetworkError
 
 # The BLAS is chosen before anything imports mlx.core.
 os.environ.setdefault("SPLASHPY_BLAS", "reference")
 blas.prepare()
 
 import mlx.core as mx  # noqa: E402
+
+from splashpy.packing.build import build  # noqa: E402
+from splashpy.packing.fetch import Supply  # noqa: E402
+from splashpy.packing.recipe import find_recipe  # noqa: E402
+
+IN_CI = "CI" in os.environ  # read before the environment of tests is cleaned
 
 settings.register_profile("splashpy", derandomize=True, deadline=None)
 settings.load_profile("splashpy")
@@ -79,3 +87,22 @@ def pytest_collection_modifyitems(
             item.add_marker(no_metal)
         if not wants_network and item.get_closest_marker("network"):
             item.add_marker(no_network)
+
+
+@pytest.fixture(scope="session")
+def demo_cache() -> Path:
+    """Kept between test runs: the demo's source, and packages by recipe digest."""
+    return Path(platformdirs.user_cache_dir("splashpy-tests", appauthor=False))
+
+
+@pytest.fixture(scope="session")
+def demo(demo_cache: Path) -> Path:
+    """The real demo package, built once for all test runs."""
+    recipe = find_recipe("demo")
+    destination = demo_cache / recipe.digest[:12] / recipe.name
+    try:
+        return build(recipe, destination, Supply(demo_cache))
+    except NetworkError as error:
+        if IN_CI:
+            raise
+        pytest.skip(f"the demo's weights cannot be fetched: {error.message}")

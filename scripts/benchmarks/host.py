@@ -119,7 +119,7 @@ class IdleModel(nn.Module):
         mx.eval(self.parameters())
 
     @property
-    def layers(self) -> list[nn.Module]:
+    def layers(self) -> list[IdleLayer]:
         return self.model.layers
 
     def make_cache(self) -> list[KVCache]:

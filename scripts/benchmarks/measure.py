@@ -45,7 +45,7 @@ def interleave(
     for run in arms.values():
         run()
     for number in range(rounds):
-        for name in (*arms, *reversed(arms)):
+        for name in (*arms, *reversed(list(arms))):
             samples[name].append(arms[name]())
         note(f"round {number + 1} of {rounds}")
     return samples

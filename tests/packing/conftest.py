@@ -8,18 +8,13 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
 import pytest
 from packing.tiny_gguf import tiny_gguf
 
-from splashpy.errors import NetworkError
 from splashpy.package.integrity import sha256_file
 from splashpy.package.progress import never, silent
-from splashpy.packing.build import build
 from splashpy.packing.fetch import Supply
 from splashpy.packing.recipe import Recipe, WheelSource, find_recipe
-
-IN_CI = "CI" in os.environ  # read before the environment of tests is cleaned
 
 RECIPE = """\
 name = "tiny"
@@ -126,25 +121,6 @@ def local_index(tiny: TinyRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tiny.wheels))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-
-
-@pytest.fixture(scope="session")
-def demo_cache() -> Path:
-    """Kept between test runs: the demo's source, and packages by recipe digest."""
-    return Path(platformdirs.user_cache_dir("splashpy-tests", appauthor=False))
-
-
-@pytest.fixture(scope="session")
-def demo(demo_cache: Path) -> Path:
-    """The real demo package."""
-    recipe = find_recipe("demo")
-    destination = demo_cache / recipe.digest[:12] / recipe.name
-    try:
-        return build(recipe, destination, Supply(demo_cache))
-    except NetworkError as error:
-        if IN_CI:
-            raise
-        pytest.skip(f"the demo's weights cannot be fetched: {error.message}")
 
 
 @pytest.fixture(scope="session")
