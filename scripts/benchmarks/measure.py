@@ -22,6 +22,8 @@ from typing import Any
 
 from splashpy import __version__, blas
 
+blas.prepare()  # before a benchmark imports mlx
+
 
 def arguments(purpose: str, *, rounds: int) -> argparse.Namespace:
     """Options every benchmark takes."""

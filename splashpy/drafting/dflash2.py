@@ -123,10 +123,11 @@ class DFlash2Drafter:
             )
         self.feature_layers = config.feature_layers
         self._network = network
-        self._compiled = CompiledNetwork(network)
-        self._best_path = mx.compile(self._find_best_path)
-        self._drawn_path = mx.compile(self._draw_path)
         self._target = target
+        self._compiled = CompiledNetwork(network, self._embed)
+        self._best_tokens = mx.compile(self._choose_tokens)
+        self._best_path = mx.compile(self._choose_path)
+        self._drawn_path = mx.compile(self._draw_path)
         self._walk = walk_look_ahead if look_ahead else walk_greedy
         mask = self._embed(mx.array([config.mask_token_id]))
         self._mask_rows = mx.repeat(mask, self.block_size - 1, axis=0)
@@ -173,49 +174,41 @@ class DFlash2Drafter:
         if count < 1:
             return empty_proposal()
         self._project(state)
-        block = mx.concatenate([self._embed(anchor[None]), self._mask_rows[:count]])
-        hidden = self._compiled(block, state.context)[1:]
-        logits = self._target.head(hidden)
-        if self._network.config.version == 2:
-            return self._select(anchor, hidden, logits, sampling)
-        # One token per row, even when the target samples: tokens drawn row by row
-        # would not fit each other.
-        known = logits[:, : self._network.config.vocab_size]
-        return Proposal(mx.argmax(known, axis=-1).astype(mx.int32))
-
-    def _select(
-        self,
-        anchor: mx.array,
-        hidden: mx.array,
-        logits: mx.array,
-        sampling: DraftSampling,
-    ) -> Proposal:
+        piece = self._compiled(anchor, self._mask_rows[:count], state.context)
+        if self._network.config.version == 1:
+            # One token per row, even when the target samples: tokens drawn row by
+            # row would not fit each other.
+            return Proposal(self._best_tokens(*piece))
         if sampling.temperature == 0:
-            return Proposal(self._best_path(anchor, hidden, logits))
-        rows, vocab = logits.shape
-        noise = _noise(rows, self._network.config.selector_top_k, vocab, sampling)
+            return Proposal(self._best_path(anchor, *piece))
         token_ids, candidates, probs = self._drawn_path(
-            anchor, hidden, logits, noise, mx.array(sampling.temperature)
+            anchor, self._noise(count, sampling), mx.array(sampling.temperature), *piece
         )
         if sampling.coupled:  # given the shared noise, nothing is left to chance
             return Proposal(token_ids)
         return Proposal(token_ids, candidates=candidates, probs=probs)
 
-    def _find_best_path(
-        self, anchor: mx.array, hidden: mx.array, logits: mx.array
-    ) -> mx.array:
-        lattice, candidates = self._lattice(anchor, hidden, logits)
+    def _rows(self, *piece: mx.array) -> tuple[mx.array, mx.array]:
+        """Hidden rows of the masks, [K, D], and their logits without padding rows."""
+        hidden = self._compiled.finish(*piece)[1:]
+        # The head may have more rows than the codebooks, for padding.
+        return hidden, self._target.head(hidden)[:, : self._network.config.vocab_size]
+
+    def _choose_tokens(self, *piece: mx.array) -> mx.array:
+        return mx.argmax(self._rows(*piece)[1], axis=-1).astype(mx.int32)
+
+    def _choose_path(self, anchor: mx.array, *piece: mx.array) -> mx.array:
+        lattice, candidates = self._lattice(anchor, *self._rows(*piece))
         return _chosen(candidates, self._walk(lattice))
 
     def _draw_path(
         self,
         anchor: mx.array,
-        hidden: mx.array,
-        logits: mx.array,
         noise: mx.array,
         temperature: mx.array,
+        *piece: mx.array,
     ) -> tuple[mx.array, mx.array, mx.array]:
-        lattice, candidates = self._lattice(anchor, hidden, logits)
+        lattice, candidates = self._lattice(anchor, *self._rows(*piece))
         if noise.shape[1] != candidates.shape[1]:  # a number per token: shared noise
             noise = mx.take_along_axis(noise, candidates, axis=-1)
         path, probs = walk_sampled(lattice, temperature, noise)
@@ -225,10 +218,7 @@ class DFlash2Drafter:
         self, anchor: mx.array, hidden: mx.array, logits: mx.array
     ) -> tuple[Lattice, mx.array]:
         config, selector = self._network.config, self._network.candidate_selector
-        # The head may have more rows than the codebooks, for padding.
-        candidates, raw = top_candidates(
-            logits[:, : config.vocab_size], config.selector_top_k
-        )
+        candidates, raw = top_candidates(logits, config.selector_top_k)
         lattice = build_lattice(
             self._network.transform(raw),
             candidates,
@@ -237,6 +227,22 @@ class DFlash2Drafter:
             (selector.predecessor_codebook, selector.successor_codebook),
         )
         return lattice, candidates
+
+    def _noise(self, slots: int, sampling: DraftSampling) -> mx.array:
+        """Gumbel noise: [K, V], the target's own, when coupled; [K, C] otherwise."""
+        seed, position = sampling.seed, sampling.position
+        if sampling.coupled:
+            # The target draws over all rows of its head; only their number is used.
+            vocab = self._target.head(self._mask_rows[:1]).shape[1]
+            return gumbel_rows(seed, position, slots, vocab)
+        return gumbel_rows(
+            seed,
+            position,
+            slots,
+            self._network.config.selector_top_k,
+            purpose=Purpose.DRAFT,
+            cycle=sampling.cycle,
+        )
 
     def _embed(self, token_ids: mx.array) -> mx.array:
         scale = self._network.config.input_embedding_scale
@@ -264,17 +270,3 @@ class DFlash2Drafter:
 
 def _chosen(candidates: mx.array, path: mx.array) -> mx.array:
     return mx.take_along_axis(candidates, path[:, None], axis=-1)[:, 0]
-
-
-def _noise(slots: int, count: int, vocab: int, sampling: DraftSampling) -> mx.array:
-    """Gumbel noise: [K, V], the target's own, when coupled; [K, C] otherwise."""
-    if sampling.coupled:
-        return gumbel_rows(sampling.seed, sampling.position, slots, vocab)
-    return gumbel_rows(
-        sampling.seed,
-        sampling.position,
-        slots,
-        count,
-        purpose=Purpose.DRAFT,
-        cycle=sampling.cycle,
-    )

@@ -20,16 +20,16 @@ def dynamic_causal_conv(
 ) -> mx.array:
     """Convolve every block row with its own taps.
 
-    out[b,t,c] = sum over w of (base[w,c] + dynamic[b,t,w,c//G]) * x[b,t-w,c].
+    out[t,c] = sum over w of (base[w,c] + dynamic[t,w,c//G]) * x[t-w,c].
 
     Args:
-        x: [B, L, D] hidden rows, any float dtype.
-        dynamic: [B, L, W, D/G] predicted corrections.
+        x: [..., L, D] hidden rows, any float dtype.
+        dynamic: [..., L, W, D/G] predicted corrections.
         base: [W, D] learned taps; w = 0 is the row itself.
         group_size: G.
 
     Returns:
-        [B, L, D] in x's dtype, accumulated in float32.
+        [..., L, D] in x's dtype, accumulated in float32.
 
     Raises:
         ValueError: the three shapes do not agree, or G does not divide D.
@@ -44,22 +44,25 @@ def _reference(
     # A group's channels get an axis of their own, so that its correction need not be
     # repeated for each of them.
     taps = base.shape[0]
-    hidden = mx.unflatten(x.astype(mx.float32)[:, :, None], -1, (-1, group_size))
-    corrections = mx.split(dynamic.astype(mx.float32)[..., None], taps, axis=2)
+    hidden = x.astype(mx.float32)[..., None, :]
+    hidden = mx.unflatten(hidden, -1, (-1, group_size))  # [..., L, 1, D/G, G]
+    corrections = mx.split(dynamic.astype(mx.float32)[..., None], taps, axis=-3)
     kernel = mx.split(mx.unflatten(base, -1, (-1, group_size)), taps)
     total = (kernel[0] + corrections[0]) * hidden
-    for w in range(1, min(taps, x.shape[1])):
-        shifted = mx.pad(hidden[:, :-w], [(0, 0), (w, 0), (0, 0), (0, 0), (0, 0)])
+    for w in range(1, min(taps, x.shape[-2])):
+        earlier = [(0, 0)] * hidden.ndim
+        earlier[-4] = (w, 0)
+        shifted = mx.pad(hidden[..., :-w, :, :, :], earlier)
         total = total + (kernel[w] + corrections[w]) * shifted
-    return mx.flatten(total, 2).astype(x.dtype)
+    return mx.flatten(total, -3).astype(x.dtype)
 
 
 def _check(x: mx.array, dynamic: mx.array, base: mx.array, group_size: int) -> None:
-    batch, length, channels = x.shape
+    channels = x.shape[-1]
     if channels % group_size:
         raise ValueError(f"group_size {group_size} does not divide {channels} channels")
     taps = base.shape[0]
-    wanted = (batch, length, taps, channels // group_size)
+    wanted = (*x.shape[:-1], taps, channels // group_size)
     if dynamic.shape != wanted or base.shape != (taps, channels):
         raise ValueError(
             f"x {x.shape} needs dynamic {wanted} and base {(taps, channels)}, "

@@ -96,10 +96,11 @@ class DFlashNetwork(nn.Module):
         Returns:
             Per layer [1, H, S, d] each.
         """
-        rows = self.hidden_norm(self.fc(features.astype(self.dtype)))[None]
-        return [
+        rows = self.hidden_norm(self.fc(features.astype(self.dtype)))
+        parts = [
             layer.self_attn.keys_and_values(rows, position) for layer in self.layers
         ]
+        return [(keys[None], values[None]) for keys, values in parts]
 
     def __call__(self, embeddings: mx.array, context: DrafterContext) -> mx.array:
         """Hidden rows of a block that starts at ``context.position``.
@@ -111,14 +112,15 @@ class DFlashNetwork(nn.Module):
         Returns:
             [L, D] after the final norm.
         """
-        hidden = embeddings[None].astype(self.dtype)
+        hidden = embeddings.astype(self.dtype)
         position = mx.array(context.position)
-        masks = self.masks(hidden.shape[1], context)
+        masks = self.masks(hidden.shape[0], context)
         for layer, memory, mask in zip(self.layers, context.layers, masks, strict=True):
             queries, keys, values, after = layer.before_attention(hidden, position)
-            attended = self.attend(queries, memory.with_block(keys, values), mask)
-            hidden = layer.after_attention(hidden, attended, after)
-        return self.norm(hidden)[0]
+            rows = memory.with_block(keys[None], values[None])
+            attended = self.attend(queries[None], rows, mask)
+            hidden = layer.after_attention(hidden, attended[0], after)
+        return self.norm(hidden)
 
     def masks(self, rows: int, context: DrafterContext) -> list[Mask]:
         """What a block of ``rows`` rows sees in every layer; kinds share one mask."""
@@ -171,11 +173,11 @@ class DecoderLayer(nn.Module):
         """Everything up to the attention.
 
         Args:
-            hidden: [1, L, D], the stream.
+            hidden: [..., L, D], the stream.
             position: [] int32, of the first row.
 
         Returns:
-            Queries, keys and values, [1, H, L, d] each, and the corrections of the
+            Queries, keys and values, [..., H, L, d] each, and the corrections of the
             convolution after the attention (empty in version 1).
         """
         x, after = self._convolved("attention_conv", self.input_layernorm(hidden))
@@ -187,12 +189,12 @@ class DecoderLayer(nn.Module):
         """The stream after this layer.
 
         Args:
-            hidden: [1, L, D], the stream before it.
-            attended: [1, H, L, d], what the attention gives.
+            hidden: [..., L, D], the stream before it.
+            attended: [..., H, L, d], what the attention gives.
             after: from :meth:`before_attention`.
 
         Returns:
-            [1, L, D].
+            [..., L, D].
         """
         out = self.self_attn.output(attended)
         hidden = hidden + self._finished("attention_conv", out, after)
@@ -228,11 +230,11 @@ class Attention(nn.Module):
         """Keys, normed and rotated, and values of consecutive positions.
 
         Args:
-            rows: [1, S, D].
+            rows: [..., S, D].
             position: [] int32, of the first row.
 
         Returns:
-            [1, H, S, d] each.
+            [..., H, S, d] each.
         """
         keys = self.k_norm(self._split(self.k_proj(rows)))
         return self.rotate(keys, position), self._split(self.v_proj(rows))
@@ -243,20 +245,20 @@ class Attention(nn.Module):
         """Queries beside :meth:`keys_and_values`, rotated together."""
         queries = self.q_norm(self._split(self.q_proj(rows)))
         keys = self.k_norm(self._split(self.k_proj(rows)))
-        both = self.rotate(mx.concatenate([queries, keys], axis=1), position)
-        count = queries.shape[1]
-        return both[:, :count], both[:, count:], self._split(self.v_proj(rows))
+        both = self.rotate(mx.concatenate([queries, keys], axis=-3), position)
+        queries, keys = mx.split(both, [queries.shape[-3]], axis=-3)
+        return queries, keys, self._split(self.v_proj(rows))
 
     def output(self, attended: mx.array) -> mx.array:
-        """[1, H, L, d] to [1, L, D]."""
-        return self.o_proj(attended.swapaxes(1, 2).flatten(2))
+        """[..., H, L, d] to [..., L, D]."""
+        return self.o_proj(attended.swapaxes(-3, -2).flatten(-2))
 
     def _split(self, rows: mx.array) -> mx.array:
-        """[1, S, H * d] to [1, H, S, d]."""
-        return mx.unflatten(rows, -1, (-1, self._config.head_dim)).swapaxes(1, 2)
+        """[..., S, H * d] to [..., H, S, d]."""
+        return mx.unflatten(rows, -1, (-1, self._config.head_dim)).swapaxes(-3, -2)
 
     def rotate(self, heads: mx.array, position: mx.array) -> mx.array:
-        """[B, H, S, d] rotated by their positions, the first being ``position``."""
+        """[..., H, S, d] rotated by their positions, the first being ``position``."""
         return mx.fast.rope(
             heads,
             self._config.head_dim,
@@ -277,7 +279,7 @@ class MLP(nn.Module):
         self.down_proj = nn.Linear(intermediate_size, size, bias=False)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """[1, L, D] to [1, L, D]."""
+        """[..., L, D] to [..., L, D]."""
         return self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
@@ -295,14 +297,12 @@ class DynamicCausalConv(nn.Module):
         self.kernel_projection = nn.Linear(
             size, 2 * taps * config.conv_groups, bias=False
         )
-        self._group_size = config.conv_group_size
+        self._taps, self._group_size = taps, config.conv_group_size
 
     def prepare(self, x: mx.array) -> tuple[mx.array, mx.array]:
         """The convolved input, and the corrections :meth:`finish` needs."""
-        _, taps, size = self.base_kernel.shape
-        dynamic = self.kernel_projection(x)
-        dynamic = mx.unflatten(dynamic, -1, (2 * taps, size // self._group_size))
-        before, after = mx.split(dynamic, 2, axis=2)
+        dynamic = mx.unflatten(self.kernel_projection(x), -1, (2 * self._taps, -1))
+        before, after = mx.split(dynamic, 2, axis=-2)
         return self._convolve(x, before, 0), after
 
     def finish(self, out: mx.array, dynamic: mx.array) -> mx.array:
