@@ -213,7 +213,7 @@ class PermissionDeniedError(SplashError):
 class ModelResultError(SplashError):
     """The model computed values that are not numbers for one request."""
 
-    code = "E-INTERNAL"
+    code = "E-NAN"
 
 
 class RequestCancelled(SplashError):  # noqa: N818 - not a failure

@@ -34,7 +34,8 @@ CATALOGUE: dict[str, CatalogueEntry] = {
     ),
     "E-TTY": CatalogueEntry(
         2,
-        "The chat needs a terminal, and standard input or output is not one.",
+        "The chat and verify --race need a terminal, and standard input or output is "
+        "not one, or is too narrow.",
         (
             "splashpy run MODEL PROMPT answers once without a terminal.",
             "splashpy chat --plain works in lines, on any terminal.",
@@ -59,8 +60,9 @@ CATALOGUE: dict[str, CatalogueEntry] = {
     "E-MODEL-KIND": CatalogueEntry(
         3,
         "The directory or repository is not something splashpy can run: not a package, "
-        "not an MLX model, or of an architecture that is not supported. The message "
-        "names the file and the key that decided it.",
+        "not an MLX model, not a drafter where --draft asks for one, or of an "
+        "architecture that is not supported. The message names the file and the key "
+        "that decided it.",
         ("splashpy help models says what splashpy can run.",),
     ),
     "E-PAIR": CatalogueEntry(
@@ -190,6 +192,15 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         1,
         "A directory or file cannot be written or read.",
         ("SPLASHPY_HOME puts splashpy's files below a directory you can write.",),
+    ),
+    "E-NAN": CatalogueEntry(
+        1,
+        "The model computed values that are not numbers. The request is given up; "
+        "others go on.",
+        (
+            "Repeat the request.",
+            "splashpy verify MODEL --files --full tells whether its files are damaged.",
+        ),
     ),
     "E-INTERNAL": CatalogueEntry(
         1,

@@ -21,15 +21,8 @@ from splashpy.cli.resolve import find_or_build
 from splashpy.cli.signals import Interrupts
 from splashpy.client.client import EngineClient
 from splashpy.errors import ExtractError
-from splashpy.protocol import (
-    Done,
-    Event,
-    Generate,
-    Load,
-    LoadProgress,
-    Ready,
-    to_line,
-)
+from splashpy.protocol import Done, Event, Generate, Load, LoadProgress, Ready
+from splashpy.wire import to_line
 
 EXIT_CUT_OFF = 4
 REQUEST_ID = "run-1"

@@ -7,6 +7,7 @@ The interface survives whatever happens to the engine: a crash of the child ends
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import subprocess
@@ -18,7 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from splashpy.errors import EngineDiedError, PermissionDeniedError
-from splashpy.protocol import Command, Event, Shutdown, event_from_line, to_line
+from splashpy.protocol import Command, Event, Shutdown
+from splashpy.wire import event_from_line, to_line
 
 LOG_BYTES = 5_000_000  # a log beyond this is put aside at the next start
 LOG_KEPT = 3
@@ -31,15 +33,19 @@ class ChildClient:
     """Owns one engine process; made by :meth:`spawn`."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], channel: socket.socket, log: Path
+        self,
+        process: subprocess.Popen[bytes],
+        channel: socket.socket,
+        log: Path,
+        log_start: int,
     ):
         self.process = process
         self.log = log
         self._channel = channel
         self._events: queue.Queue[Event | None] = queue.Queue()
         self._sending = threading.Lock()
-        self._closing = False
-        self._ended = False
+        self._log_start = log_start
+        self._asked_to_end = self._closed = self._ended = False
         threading.Thread(target=self._read, name="splashpy-events", daemon=True).start()
 
     @classmethod
@@ -53,24 +59,34 @@ class ChildClient:
 
         Raises:
             PermissionDeniedError: the log cannot be written.
+            EngineDiedError: the system starts no further process.
         """
         with _open_log(log) as output:
+            log_start = output.tell()
             ours, theirs = socket.socketpair()
-            process = subprocess.Popen(
-                [sys.executable, "-m", "splashpy.host", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[theirs.fileno()],
-                # Ctrl-C at the terminal is the interface's to handle.
-                start_new_session=True,
-                env=None if env is None else dict(env),
-            )
-        theirs.close()
-        return cls(process, ours, log)
+            with theirs:
+                try:
+                    process = subprocess.Popen(
+                        [sys.executable, "-m", "splashpy.host", str(theirs.fileno())],
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                        pass_fds=[theirs.fileno()],
+                        # Ctrl-C at the terminal is the interface's to handle.
+                        start_new_session=True,
+                        env=None if env is None else dict(env),
+                    )
+                except OSError as error:
+                    ours.close()
+                    raise EngineDiedError(
+                        f"the engine process cannot be started: {error.strerror}"
+                    ) from None
+        return cls(process, ours, log, log_start)
 
     def send(self, command: Command) -> None:
         """See :class:`~splashpy.client.client.EngineClient`."""
+        if isinstance(command, Shutdown):
+            self._asked_to_end = True
         try:
             with self._sending:
                 self._channel.sendall(to_line(command))
@@ -87,15 +103,15 @@ class ChildClient:
             if event is not None:
                 return event
             self._ended = True
-        if self._closing:
+        if self._asked_to_end:
             raise EOFError("the engine was closed")
         raise self._death()
 
     def close(self, *, now: bool = False) -> None:
         """See :class:`~splashpy.client.client.EngineClient`."""
-        if self._closing:
+        if self._closed:
             return
-        self._closing = True
+        self._closed = self._asked_to_end = True
         if now:
             self.process.kill()
         else:
@@ -115,12 +131,8 @@ class ChildClient:
         self.close()
 
     def _ask_to_end(self) -> None:
-        line = to_line(Shutdown(grace_ms=int(1e3 * _GRACE_SECONDS)))
-        try:
-            with self._sending:
-                self._channel.sendall(line)
-        except OSError:
-            pass  # it is gone already
+        # On a thread of its own: an engine that no longer reads must not keep us here.
+        threading.Thread(target=self._say_goodbye, daemon=True).start()
         for stop, seconds in (
             (self.process.terminate, _GRACE_SECONDS),
             (self.process.kill, _TERMINATE_SECONDS),
@@ -129,6 +141,11 @@ class ChildClient:
                 self.process.wait(seconds)
             except subprocess.TimeoutExpired:
                 stop()
+
+    def _say_goodbye(self) -> None:
+        line = to_line(Shutdown(grace_ms=int(1e3 * _GRACE_SECONDS)))
+        with contextlib.suppress(OSError), self._sending:
+            self._channel.sendall(line)
 
     def _read(self) -> None:
         try:
@@ -148,7 +165,7 @@ class ChildClient:
             status = None
         return EngineDiedError(
             f"the engine process ended ({_describe(status)})",
-            why=_last_lines(self.log),
+            why=_last_lines(self.log, self._log_start),
             fix=["restart the engine", f"the whole log: {self.log}"],
         )
 
@@ -178,9 +195,12 @@ def _open_log(log: Path):
         ) from None
 
 
-def _last_lines(log: Path) -> str:
+def _last_lines(log: Path, start: int) -> str:
+    """The end of what this process printed, from byte ``start`` of the log."""
     try:
-        text = log.read_text(encoding="utf-8", errors="replace")
+        with log.open("rb") as file:
+            file.seek(start)
+            text = file.read().decode(errors="replace")
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-_LOG_LINES_SHOWN:])

@@ -8,9 +8,10 @@ import queue
 from types import TracebackType
 from typing import Self
 
-from splashpy.errors import EngineDiedError
+from splashpy.errors import EngineDiedError, UsageError
 from splashpy.host.host import Host
 from splashpy.protocol import Command, Event, Failure
+from splashpy.wire import check
 
 _GRACE_SECONDS = 1.5
 
@@ -21,8 +22,8 @@ class InProcessClient:
     def __init__(self) -> None:
         self._events: queue.Queue[Event | None] = queue.Queue()
         self._fatal: Failure | None = None
-        self._closed = False
-        self._host = Host(self._events.put)
+        self._closed = self._ended = False
+        self._host = Host(self._events.put, lambda: self._events.put(None))
         # The interpreter must not end while the engine thread is computing.
         atexit.register(self.close)
 
@@ -30,19 +31,24 @@ class InProcessClient:
         """See :class:`~splashpy.client.client.EngineClient`."""
         if self._fatal or self._closed:
             raise self._death()
-        self._host.handle(command)
+        try:
+            checked = check(command)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        self._host.handle(checked)
 
     def receive(self, timeout: float | None = None) -> Event | None:
         """See :class:`~splashpy.client.client.EngineClient`."""
         if self._fatal:
             raise self._death()
-        if self._closed and self._events.empty():
+        if self._ended:
             raise EOFError("the engine was closed")
         try:
             event = self._events.get(timeout=timeout)
         except queue.Empty:
             return None
         if event is None:
+            self._ended = True
             raise EOFError("the engine was closed")
         if isinstance(event, Failure) and event.fatal:
             self._fatal = event
@@ -55,7 +61,6 @@ class InProcessClient:
         self._closed = True
         atexit.unregister(self.close)
         self._host.close(0 if now else _GRACE_SECONDS)
-        self._events.put(None)
 
     def __enter__(self) -> Self:
         return self

@@ -43,9 +43,8 @@ from splashpy.protocol import (
     Spec,
     Timing,
     Usage,
-    event_from_line,
-    to_json,
 )
+from splashpy.wire import event_from_line, to_json
 
 Played = Event | EngineDiedError
 """What a recording may hold: an event, or the death of the engine (tests only)."""

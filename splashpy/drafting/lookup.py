@@ -27,7 +27,9 @@ LONG_MATCH = 8  # tokens of agreement before a longer copy is expected
 MAX_ROWS = 32  # rows of one verify pass, the anchor included
 _LENGTHS = (5, 4, 3, 2, 1)
 _AMBIGUOUS = 2  # n-grams up to this length count only while they are unique
-_PRIOR = 3.0  # tokens a match is expected to commit before anything is known
+LOOKUP_PAYS_BELOW = 3.0  # plain steps a cycle may cost
+_PRIOR = LOOKUP_PAYS_BELOW  # tokens a match commits, before anything is known
+PROBE_EVERY = 8  # long copies between two tries while they are parked
 _MEMORY = 0.1  # weight of the newest match in the running yield
 
 
@@ -64,6 +66,9 @@ class LookupState:
             the text when they were found.
         yields: by n.
         answering: the prompt is over; tokens from here on judge matches.
+        drafted: tokens of the running proposal.
+        poor_long: long proposals in a row of which less than half was kept.
+        held_back: long proposals not made since the last one that was.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -73,6 +78,9 @@ class LookupState:
         default_factory=lambda: {n: Yield() for n in _LENGTHS}
     )
     answering: bool = False
+    drafted: int = 0
+    poor_long: int = 0
+    held_back: int = 0
 
 
 class LookupDrafter:
@@ -81,7 +89,8 @@ class LookupDrafter:
     Args:
         shortest: n of the shortest n-gram worth a proposal: 1 alone, 4 beside a
             drafter, which is right more often than a short match.
-        cost: time of a verify pass of a usual proposal in plain steps.
+        cost: time of a verify pass of a usual proposal in plain steps; matches of a
+            length that commits fewer tokens are not drafted from.
         block_size: rows of one verify pass at most, the anchor included.
     """
 
@@ -93,7 +102,7 @@ class LookupDrafter:
     ):
         self.block_size = block_size
         self._lengths = tuple(n for n in _LENGTHS if n >= shortest)
-        self._cost = cost
+        self.cost = cost
 
     def new_state(self) -> LookupState:
         """Nothing seen yet."""
@@ -111,6 +120,7 @@ class LookupDrafter:
         The prompt is indexed only: how a person repeats words says nothing about how
         the target does.
         """
+        _judge_length(state, len(token_ids))
         for token in token_ids:
             state.tokens.append(token)
             self._index(state)
@@ -124,15 +134,16 @@ class LookupDrafter:
         self, state: LookupState, anchor: mx.array, limit: int, sampling: DraftSampling
     ) -> Proposal:
         """What followed the latest tokens the last time they occurred."""
-        state.answering = True
+        state.answering, state.drafted = True, 0
         room = min(limit, self.block_size - 1)
         match = self._find(state)
-        if match is None or room < 1 or state.yields[match.n].mean < self._cost:
+        if match is None or room < 1 or state.yields[match.n].mean < self.cost:
             return empty_proposal()
         depth = _depth(state.tokens, match.end)
-        count = 2 * depth if depth >= LONG_MATCH else DRAFT_TOKENS
+        count = min(room, _length(state, depth))
         period = len(state.tokens) - match.end  # a text that loops is copied on and on
-        drafts = [state.tokens[match.end + i % period] for i in range(min(room, count))]
+        drafts = [state.tokens[match.end + i % period] for i in range(count)]
+        state.drafted = count
         return Proposal(mx.array(drafts, dtype=mx.int32), source="l")
 
     def _index(self, state: LookupState) -> None:
@@ -167,6 +178,24 @@ def _judge(state: LookupState) -> None:
         else:
             state.yields[match.n].note(ahead + 1 + agrees)
     state.open = still_open
+
+
+def _length(state: LookupState, depth: int) -> int:
+    """How many tokens a match promises; long copies that disappointed are parked."""
+    if depth < LONG_MATCH:
+        return DRAFT_TOKENS
+    if state.poor_long >= 2:
+        state.held_back = (state.held_back + 1) % PROBE_EVERY
+        if state.held_back:
+            return DRAFT_TOKENS
+    return 2 * depth
+
+
+def _judge_length(state: LookupState, committed: int) -> None:
+    if state.drafted > DRAFT_TOKENS:
+        poor = 2 * (committed - 1) < state.drafted
+        state.poor_long = state.poor_long + 1 if poor else 0
+    state.drafted = 0
 
 
 def _depth(tokens: list[int], end: int) -> int:

@@ -88,7 +88,9 @@ def decide(
     else:
         tokens = choose(scores, _noise(sequence, scores, position))
         kept = agreement(proposal.token_ids, tokens)
-    broken = mx.any(mx.isnan(logits))
+    # A row after the first one that disagrees decides nothing.
+    rows = mx.any(mx.isnan(logits), axis=-1)
+    broken = mx.any(rows & (mx.arange(rows.shape[0]) <= kept))
     head = mx.stack([kept.astype(mx.int32), broken.astype(mx.int32)])
     return mx.concatenate([head, tokens])
 

@@ -3,7 +3,7 @@
 
 The thread loads the weights, owns every array and runs every request, one after the
 other. Whoever holds the engine hands requests over and gets events back through the
-``emit`` callback, which is called on the engine thread and must not block.
+``emit`` callback, which must not block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from splashpy.engine.request import (
     GenerationRequest,
     Waiting,
 )
-from splashpy.errors import InternalError, SplashError
+from splashpy.errors import InternalError, SplashError, UsageError
 from splashpy.protocol import LoadProgress
 
 
@@ -52,7 +52,8 @@ class Engine:
     """One model on one thread.
 
     Args:
-        emit: receives every event, on the engine thread.
+        emit: receives every event: ``Waiting`` on the thread that submits, all others
+            on the engine thread.
     """
 
     def __init__(self, emit: Emit):
@@ -158,7 +159,7 @@ class Engine:
             )
             return
         if self._loaded is None:
-            raise InternalError("no model is loaded")
+            raise UsageError("no model is loaded", fix=["load one that fits first"])
         yield from generate(
             request,
             self._loaded.target,

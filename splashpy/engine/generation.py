@@ -127,10 +127,10 @@ def _begin(
 def _budget(request: GenerationRequest, context_max: int) -> tuple[int, Reason]:
     prompt = len(request.token_ids)
     room = context_max - prompt
-    if room < 1 and not request.prefill_only:
+    if room < (0 if request.prefill_only else 1):
         raise ContextLengthError(
             f"the prompt has {prompt} tokens, the context holds {context_max}",
-            why="at least one token of the answer must fit",
+            why="" if room < 0 else "at least one token of the answer must fit",
             fix=["shorten the prompt or start a new conversation"],
         )
     if request.max_new_tokens is None or request.max_new_tokens > room:

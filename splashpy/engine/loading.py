@@ -19,13 +19,19 @@ from mlx.utils import tree_flatten
 from splashpy.drafting.combined import CombinedDrafter
 from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import Drafter
-from splashpy.drafting.lookup import DRAFT_TOKENS, MAX_ROWS, LookupDrafter
+from splashpy.drafting.lookup import (
+    DRAFT_TOKENS,
+    LOOKUP_PAYS_BELOW,
+    MAX_ROWS,
+    LookupDrafter,
+)
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.errors import ModelResultError, PairError
 from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.models.dflash2_load import UNPACKED_BITS, load_drafter
 from splashpy.models.loading import load_target
 from splashpy.models.target import MlxLmTarget, Target, check_taps
+from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, LoadOptions, LoadProgress
 
 _TIMED_SECONDS = 1.0  # for both widths together; at least one pass of each is timed
@@ -51,6 +57,19 @@ class LoadRequest:
     context_max: int
     options: LoadOptions
     draft: Path | None = None
+
+    @classmethod
+    def of(
+        cls, directory: ModelDirectory, options: LoadOptions, context_max: int
+    ) -> LoadRequest:
+        """What to load of a model directory."""
+        return cls(
+            directory=directory.target,
+            config=directory.config,
+            context_max=context_max,
+            options=options,
+            draft=directory.draft,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +158,11 @@ def _with_drafter(target: MlxLmTarget, request: LoadRequest) -> Loaded:
     shortest = 1 if network is None else _SHORTEST_BESIDE_DRAFTER
     lookup = None if options.lookup is False else _lookup(target, options, shortest)
     if network is None:
-        if lookup is None:
-            return _loaded(target, PlainDrafter(), DraftState(reason="--no-lookup"))
-        return _loaded(target, lookup, DraftState(state="lookup", reason=reason))
+        return _without_network(target, lookup, reason)
     drafter = DFlash2Drafter(network, target, block_size=options.block_size)
     reason = check_taps(target, drafter.feature_layers)
     if reason:
-        return _loaded(target, lookup or PlainDrafter(), DraftState(reason=reason))
+        return _without_network(target, lookup, reason)
     both = drafter if lookup is None else CombinedDrafter(lookup, drafter)
     packed = network.config.quantization
     bits = options.draft_bits or (packed.bits if packed else UNPACKED_BITS)
@@ -156,6 +173,20 @@ def _with_drafter(target: MlxLmTarget, request: LoadRequest) -> Loaded:
         DraftState(state="active", bits=bits),
         sum(array.nbytes for _, array in weights),
     )
+
+
+def _without_network(
+    target: Target, lookup: LookupDrafter | None, reason: str
+) -> Loaded:
+    if lookup is None:
+        reason = f"{reason}, and --no-lookup"
+        return _loaded(target, PlainDrafter(), DraftState(reason=reason))
+    if lookup.cost > LOOKUP_PAYS_BELOW:
+        reason += (
+            f"; lookup waits for copies: a pass of {DRAFT_TOKENS + 1} rows costs "
+            f"{lookup.cost:.1f} plain steps here"
+        )
+    return _loaded(target, lookup, DraftState(state="lookup", reason=reason))
 
 
 def _load_network(

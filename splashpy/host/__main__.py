@@ -15,7 +15,8 @@ import sys
 
 from splashpy.host.host import Host
 from splashpy.host.outbox import Outbox
-from splashpy.protocol import Event, Failure, Log, Shutdown, command_from_line
+from splashpy.protocol import Event, Failure, Log, Shutdown
+from splashpy.wire import command_from_line
 
 _FATAL_STATUS = 70  # the engine is no longer sound
 _GRACE_SECONDS = 1.5  # for the work under way when the interface is gone

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -35,15 +36,17 @@ class Host:
 
     Args:
         emit: receives every event, on the I/O thread; must not block for long.
+        ended: called once, when the host has ended.
     """
 
-    def __init__(self, emit: Emit):
-        self._emit = emit
+    def __init__(self, emit: Emit, ended: Callable[[], None] = lambda: None):
+        self._emit, self._ended = emit, ended
         self._inbox: queue.SimpleQueue[Command | Emitted | None] = queue.SimpleQueue()
         self._engine = Engine(self._inbox.put)
         self._answers: dict[str, Answer] = {}
         self._speech: Speech | None = None
-        self._load: protocol.Load | None = None
+        # Loads on their way, oldest first; the engine answers them in this order.
+        self._loading: deque[tuple[protocol.Load, Speech]] = deque()
         self._thread = threading.Thread(
             target=self._run, name="splashpy-host", daemon=True
         )
@@ -54,7 +57,7 @@ class Host:
         self._inbox.put(command)
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop all work and end both threads."""
+        """Stop all work and end both threads; may be called twice."""
         self._inbox.put(None)
         self._engine.close(timeout)
         self._thread.join(timeout)
@@ -64,11 +67,17 @@ class Host:
             try:
                 self._dispatch(item)
             except SplashError as error:
-                self._emit(Failure(**protocol.error_fields(error)))
+                self._fail(item, error)
             except Exception as error:  # noqa: BLE001 - a request must not end the host
-                wrapped = InternalError(repr(error))
-                request_id = getattr(item, "id", "")
-                self._emit(Failure(id=request_id, **protocol.error_fields(wrapped)))
+                self._fail(item, InternalError(repr(error)))
+            if isinstance(item, protocol.Shutdown):
+                break
+        self._ended()
+
+    def _fail(self, item: Command | Emitted, error: SplashError) -> None:
+        """Answer what was asked, under its own id."""
+        request_id = getattr(item, "id", "")
+        self._emit(Failure(id=request_id, **protocol.error_fields(error)))
 
     def _dispatch(self, item: Command | Emitted) -> None:  # noqa: C901 - one table
         match item:
@@ -94,7 +103,9 @@ class Host:
             case Loaded():
                 self._ready(item)
             case LoadFailed():
-                self._speech = None
+                self._loading.popleft()
+                if not self._loading:
+                    self._speech = None
                 self._emit(Failure(**protocol.error_fields(item.error)))
             case _:
                 self._follow(item)
@@ -112,34 +123,28 @@ class Host:
 
     def _start_loading(self, command: protocol.Load) -> None:
         directory = ModelDirectory.open(Path(command.model))
-        self._speech = Speech.from_directory(directory, command.options.max_context)
-        self._load = command
+        speech = Speech.from_directory(directory, command.options.max_context)
+        self._speech = speech
+        self._loading.append((command, speech))
         self._engine.load(
-            LoadRequest(
-                directory=directory.target,
-                config=directory.config,
-                context_max=self._speech.context_max,
-                options=command.options,
-                draft=directory.draft,
-            )
+            LoadRequest.of(directory, command.options, speech.context_max)
         )
 
     def _ready(self, loaded: Loaded) -> None:
-        assert self._speech is not None
-        assert self._load is not None
+        command, speech = self._loading.popleft()
         facts = loaded.target.facts
         active, _, _ = memory()
         self._emit(
             protocol.Ready(
-                model=self._load.name or self._load.model,
-                revision=self._load.revision,
+                model=command.name or command.model,
+                revision=command.revision,
                 context_max=facts.context_max,
                 block_size=loaded.drafter.block_size,
                 draft=loaded.draft,
-                effort_levels=self._speech.effort_levels,
-                effort_default=self._speech.effort_default,
-                tools=self._speech.template.reads_tools,
-                sampling_defaults=self._speech.sampling,
+                effort_levels=speech.effort_levels,
+                effort_default=speech.effort_default,
+                tools=speech.template.reads_tools,
+                sampling_defaults=speech.sampling,
                 memory=protocol.MemoryPlan(
                     weights=facts.weight_bytes,
                     draft=loaded.draft_bytes,
@@ -150,15 +155,11 @@ class Host:
         )
 
     def _generate(self, command: protocol.Generate) -> None:
-        try:
-            speech = self._loaded_speech()
-            if command.id in self._answers:
-                raise UsageError(f"request id {command.id!r} is already in use")
-            prompt = speech.prompt(command)
-            request = resolve_request(command, prompt, speech)
-        except SplashError as error:
-            self._emit(Failure(id=command.id, **protocol.error_fields(error)))
-            return
+        speech = self._loaded_speech()
+        if command.id in self._answers:
+            raise UsageError(f"request id {command.id!r} is already in use")
+        prompt = speech.prompt(command)
+        request = resolve_request(command, prompt, speech)
         self._answers[command.id] = Answer(
             id=command.id,
             turn=speech.turn(command, prompt, request.stop_token_ids),

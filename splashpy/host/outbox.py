@@ -11,7 +11,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from splashpy.protocol import Cycle, Event, to_line
+from splashpy.protocol import Cycle, Event
+from splashpy.wire import to_line
 
 LIMIT = 1024  # events waiting before cycles are merged
 

@@ -10,12 +10,16 @@ Shapes: R rows, V vocabulary, W history window.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import mlx.core as mx
 
 from splashpy.errors import UsageError
+
+# Below this the noise decides nothing between tokens a float32 can tell apart.
+_GREEDY_BELOW = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,13 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            finite = not isinstance(value, float) or math.isfinite(value)
+            _require(item.name, value, finite, "a finite number")
+        biases = [value for _, value in self.logit_bias]
+        finite = all(map(math.isfinite, biases))
+        _require("logit_bias", biases, finite, "finite numbers")
         _require("temperature", self.temperature, self.temperature >= 0, "0 or more")
         _require("top_k", self.top_k, self.top_k >= 0, "0 (off) or more")
         _require("top_p", self.top_p, 0 < self.top_p <= 1, "above 0, at most 1")
@@ -49,7 +60,7 @@ class SamplingParams:
     @property
     def greedy(self) -> bool:
         """Whether the most likely token is always taken."""
-        return self.temperature == 0
+        return self.temperature < _GREEDY_BELOW
 
     @property
     def looks_back(self) -> bool:
@@ -91,6 +102,8 @@ def score(
         logits = _penalize(logits, params, history)
     if params.greedy:
         return logits
+    # Relative to the best token, so that a low temperature cannot overflow.
+    logits = logits - mx.max(logits, axis=-1, keepdims=True)
     logits = logits / params.temperature
     vocab = logits.shape[-1]
     if 0 < params.top_k < vocab:

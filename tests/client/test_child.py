@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,14 +31,20 @@ from splashpy.protocol import (
     Ping,
     Pong,
     Ready,
+    Sampling,
+    Shutdown,
 )
 
 pytestmark = pytest.mark.e2e
 
+GOING_ON = Sampling(ignore_eos=True)
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write_model(tmp_path_factory.mktemp("tiny"))
+    """Slow enough that an answer of 400 tokens can be interrupted."""
+    directory = tmp_path_factory.mktemp("tiny")
+    return tiny.write_model(directory, num_hidden_layers=32, hidden_size=128)
 
 
 @pytest.fixture
@@ -86,7 +94,7 @@ def test_a_killed_child_ends_in_one_clear_error_after_the_text_it_sent(
 ) -> None:
     client.send(Load(model=str(model)))
     until(client, Ready)
-    client.send(Generate(id="a", prompt="hello", max_tokens=400))
+    client.send(Generate(id="a", prompt="hello", max_tokens=400, sampling=GOING_ON))
     until(client, Cycle)
     os.kill(client.process.pid, signal.SIGKILL)
     with pytest.raises(EngineDiedError, match="killed by signal 9"):
@@ -97,16 +105,61 @@ def test_a_killed_child_ends_in_one_clear_error_after_the_text_it_sent(
         client.send(Ping())
 
 
-def test_a_crash_shows_the_last_lines_of_the_log(tmp_path: Path) -> None:
+def test_a_crash_shows_what_this_engine_printed_last(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
-    log.write_text("".join(f"line {i}\n" for i in range(100)))
+    log.write_text("an engine of last week: Segmentation fault\n")
+    # The interpreter reports a module that fails to load at its start.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "for i in range(100): print('line', i, file=sys.stderr, flush=True)\n"
+        "os._exit(3)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with (
+        ChildClient.spawn(log, environment) as client,
+        pytest.raises(EngineDiedError, match="exit status 3") as caught,
+    ):
+        client.receive(30)
+    lines = caught.value.why.splitlines()
+    assert lines == [f"line {i}" for i in range(80, 100)]
+    assert str(log) in caught.value.fix[-1]
+
+
+def test_a_crash_that_printed_nothing_blames_no_earlier_engine(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("an engine of last week: Segmentation fault\n")
     with ChildClient.spawn(log) as client:
         os.kill(client.process.pid, signal.SIGKILL)
-        with pytest.raises(EngineDiedError) as caught:
+        with pytest.raises(EngineDiedError, match="killed by signal 9") as caught:
             client.receive(10)
-    assert caught.value.why.splitlines()[-1] == "line 99"
-    assert len(caught.value.why.splitlines()) == 20
-    assert str(log) in caught.value.fix[-1]
+    assert "last week" not in caught.value.why
+
+
+def test_after_shutdown_the_end_is_told_as_an_end(client: ChildClient) -> None:
+    client.send(Shutdown())
+    with pytest.raises(EOFError):
+        until(client, Done)
+    client.close()
+    assert client.process.returncode == 0
+
+
+def test_an_engine_that_no_longer_reads_cannot_hold_the_interface(
+    client: ChildClient, model: Path
+) -> None:
+    client.send(Ping(n=1))
+    until(client, Pong)
+    os.kill(client.process.pid, signal.SIGSTOP)
+    flood = Generate(id="a", prompt="x" * 2_000_000)
+    threading.Thread(target=send_quietly, args=(client, flood), daemon=True).start()
+    started = time.perf_counter()
+    client.close()
+    assert time.perf_counter() - started < 10
+    assert client.process.returncode == -signal.SIGKILL
+
+
+def send_quietly(client: ChildClient, command: Generate) -> None:
+    with contextlib.suppress(EngineDiedError):
+        client.send(command)
 
 
 def test_an_unreadable_command_is_logged_and_the_child_lives(
@@ -124,7 +177,7 @@ def test_closing_in_the_middle_of_an_answer_is_quick(
 ) -> None:
     client.send(Load(model=str(model)))
     until(client, Ready)
-    client.send(Generate(id="a", prompt="hello", max_tokens=400))
+    client.send(Generate(id="a", prompt="hello", max_tokens=400, sampling=GOING_ON))
     until(client, Cycle)
     started = time.perf_counter()
     client.close()
@@ -140,7 +193,7 @@ def test_closing_now_kills(client: ChildClient) -> None:
 def test_a_cancelled_request_is_answered(client: ChildClient, model: Path) -> None:
     client.send(Load(model=str(model)))
     until(client, Ready)
-    client.send(Generate(id="a", prompt="hello", max_tokens=450))
+    client.send(Generate(id="a", prompt="hello", max_tokens=450, sampling=GOING_ON))
     until(client, Cycle)
     client.send(Cancel(id="a"))
     assert until(client, Done)[-1].reason == "cancelled"

@@ -9,8 +9,18 @@ import tiny
 
 from splashpy.client.in_process import InProcessClient
 from splashpy.engine import generation
-from splashpy.errors import EngineDiedError
-from splashpy.protocol import Done, Failure, Generate, Load, Ping, Pong, Ready
+from splashpy.errors import EngineDiedError, UsageError
+from splashpy.protocol import (
+    Done,
+    Failure,
+    Generate,
+    Load,
+    Ping,
+    Pong,
+    Ready,
+    Sampling,
+    Shutdown,
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +59,38 @@ def test_after_closing_the_end_is_told() -> None:
         client.receive(1)
     with pytest.raises(EngineDiedError):
         client.send(Ping())
+
+
+def test_after_shutdown_the_end_is_told() -> None:
+    with InProcessClient() as client:
+        client.send(Shutdown())
+        with pytest.raises(EOFError):
+            until(client, Pong)
+        with pytest.raises(EOFError):
+            client.receive(1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "needle"),
+    [
+        ({"sampling": Sampling(seed=1.5)}, "Sampling.seed must be int, got 1.5"),
+        ({"sampling": Sampling(temperature="hot")}, "temperature must be float"),
+        ({"sampling": Sampling(logit_bias={3: 1.0})}, "logit_bias must be a list"),
+        ({"sampling": Sampling(stop=(5,))}, "stop must be str, got 5"),
+        ({"max_tokens": "many"}, "max_tokens must be int"),
+        ({"messages": ("hi",)}, "messages must be dict"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_where_it_is_sent(
+    fields: dict[str, Any], needle: str, model: Path
+) -> None:
+    with InProcessClient() as client:
+        client.send(Load(model=str(model)))
+        until(client, Ready)
+        with pytest.raises(UsageError, match=needle):
+            client.send(Generate(**{"id": "a", "prompt": "hello", **fields}))
+        client.send(Generate(id="b", prompt="hello", max_tokens=3))
+        assert until(client, Done).usage.completion == 3
 
 
 def test_an_engine_that_is_no_longer_sound_fails_the_request_and_the_client(

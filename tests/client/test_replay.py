@@ -31,8 +31,8 @@ from splashpy.protocol import (
     Prefill,
     Ready,
     Shutdown,
-    to_line,
 )
+from splashpy.wire import to_line
 
 NEVER = 1e6  # seconds into a recording no test waits for
 

@@ -118,6 +118,23 @@ def test_lookup_stops_where_it_loses() -> None:
     assert sum(tried) <= 3
 
 
+def test_long_copies_that_disappoint_are_parked_and_tried_again_now_and_then() -> None:
+    passage = list(range(100, 160))
+    drafter = LookupDrafter(cost=1.0)
+    state = drafter.new_state()
+    drafter.observe(state, [*passage, 1], None, 0)
+    lengths = []
+    for number in range(24):
+        drafter.observe(state, [500 + number, *passage[:12]], None, 0)
+        drafts = propose(drafter, state)
+        lengths.append(len(drafts))
+        # Less than half of any draft is kept.
+        drafter.observe(state, [*drafts[:2], 900 + number], None, 0)
+    assert lengths[:2] == [24, 24]
+    assert lengths.count(24) == 2 + 22 // 8
+    assert set(lengths) == {DRAFT_TOKENS, 24}
+
+
 def test_a_lookup_that_was_asked_for_never_stops() -> None:
     assert all(disappoint(LookupDrafter(cost=1.0), 40))
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import tiny
 
+from splashpy.engine import loading
 from splashpy.engine.engine import Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.request import (
@@ -20,6 +21,7 @@ from splashpy.engine.request import (
     TokensCommitted,
     Waiting,
 )
+from splashpy.models.target import Forward
 from splashpy.protocol import LoadOptions, LoadProgress
 from splashpy.verification.sampling import SamplingParams
 
@@ -160,6 +162,45 @@ def test_a_failed_request_does_not_touch_the_next(driver: Driver, model: Path) -
     assert failed.error.code == "E-CONTEXT"
     assert not failed.fatal
     assert len(tokens(driver.answer("b"))) == 12
+
+
+def test_nan_fails_one_request_and_the_others_finish(
+    driver: Driver, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = driver.load(model)[-1]
+    forward = loaded.target.forward
+
+    def poisoned(state: Any, token_ids: Any, *, rows: int) -> Any:
+        out = forward(state, token_ids, rows=rows)
+        if 7 not in token_ids.tolist():
+            return out
+        return Forward(out.logits * float("nan"), out.features)
+
+    monkeypatch.setattr(loaded.target, "forward", poisoned)
+    driver.ask("sound", prompt=(1, 2, 3))
+    driver.ask("poisoned", prompt=(7, 8, 9))
+    driver.ask("after", prompt=(4, 5, 6))
+    ended: dict[str, Any] = {}
+    while len(ended) < 3:
+        event = driver.events.get(timeout=60)
+        if isinstance(event, Finished | Failed):
+            ended[event.id] = event
+    assert ended["poisoned"].error.code == "E-NAN"
+    assert not ended["poisoned"].fatal
+    assert isinstance(ended["sound"], Finished)
+    assert isinstance(ended["after"], Finished)
+
+
+def test_taps_that_do_not_hold_leave_lookup_on(
+    driver: Driver, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = tiny.write_drafter(tmp_path / "draft")
+    monkeypatch.setattr(loading, "check_taps", lambda *_: "logits with taps differ")
+    loaded = driver.load(model, draft=str(draft), lookup=True)[-1]
+    assert loaded.draft.state == "lookup"
+    assert "logits with taps differ" in loaded.draft.reason
+    off = driver.load(model, draft=str(draft), lookup=False)[-1]
+    assert off.draft.state == "off"
 
 
 def test_a_request_without_a_model_fails(driver: Driver) -> None:

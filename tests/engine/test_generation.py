@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Callable
 
 import mlx.core as mx
 import pytest
 import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from splashpy.cache.prefix import PrefixCache
+from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.lookup import LookupDrafter
 from splashpy.engine import cycle, prefill
 from splashpy.errors import ContextLengthError, ModelResultError
@@ -35,19 +37,24 @@ SAMPLINGS = {
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)
-def test_drafts_of_every_length_change_nothing(
+def test_drafts_of_every_length_in_any_order_change_nothing(
     name: str, target: Target, run: Callable
 ) -> None:
     sampling = SAMPLINGS[name]
-    plain = run(target, sampling=sampling).tokens
-    assert len(plain) == 40
-    order = [length for length in range(8) for _ in range(4)]
-    random.Random(3).shuffle(order)
-    drafter = tiny.ScriptedDrafter(plain, len(PROMPT), itertools.cycle(order))
-    drafted = run(target, drafter, sampling=sampling)
-    assert drafted.tokens == plain
-    accepted = {event.accepted for event in drafted.cycles}
-    assert len(accepted) > 3, "the script forced only a few lengths"
+    plain = run(target, sampling=sampling, max_new_tokens=60).tokens
+    assert len(plain) == 60
+    forced: set[int] = set()
+
+    @settings(max_examples=12)
+    @given(st.permutations(range(8)))
+    def check(order: list[int]) -> None:
+        drafter = tiny.ScriptedDrafter(plain, len(PROMPT), itertools.cycle(order))
+        drafted = run(target, drafter, sampling=sampling, max_new_tokens=60)
+        assert drafted.tokens == plain
+        forced.update(event.accepted for event in drafted.cycles)
+
+    check()
+    assert forced == set(range(8))
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)
@@ -220,6 +227,14 @@ def test_a_prompt_that_fills_the_context_is_refused_with_numbers(
         run(target, prompt=tuple(i % 250 for i in range(512)))
 
 
+def test_a_prompt_longer_than_the_context_cannot_be_read_either(
+    target: Target, run: Callable
+) -> None:
+    with pytest.raises(ContextLengthError, match="513 tokens, the context holds 512"):
+        run(target, prompt=tuple(i % 250 for i in range(513)), prefill_only=True)
+    run(target, prompt=tuple(i % 250 for i in range(512)), prefill_only=True)
+
+
 def test_reading_only_the_prompt_answers_nothing(target: Target, run: Callable) -> None:
     cache = PrefixCache()
     outcome = run(target, prefill_only=True, cache=cache)
@@ -267,6 +282,37 @@ def test_nan_fails_the_request_and_leaves_nothing_in_the_cache(
         run(Broken(target, after), cache=cache)
     assert cache.num_tokens == 0
     assert len(run(target, cache=cache).tokens) == 40
+
+
+def test_nan_after_the_first_disagreement_decides_nothing(
+    target: Target, run: Callable
+) -> None:
+    plain = run(target).tokens
+
+    class PoisonedTail(Broken):
+        def forward(
+            self, state: TargetState, token_ids: mx.array, *, rows: int
+        ) -> Forward:
+            forward = self.target.forward(state, token_ids, rows=rows)
+            poison = mx.where(mx.arange(rows)[:, None] > 1, float("nan"), 0.0)
+            return Forward(forward.logits + poison, forward.features)
+
+    # One token of every draft is right, so rows 0 and 1 decide.
+    drafter = tiny.ScriptedDrafter(plain, len(PROMPT), itertools.repeat(1))
+    assert run(PoisonedTail(target, 0), drafter).tokens == plain
+
+
+def test_a_target_may_write_the_drafters_mask_token(run: Callable) -> None:
+    target, mask = tiny.target(), 259
+    pushed = SamplingParams(logit_bias=((mask, 1000.0),))
+    drafter = DFlash2Drafter(tiny.drafter_network(), target)
+    target.tap(drafter.feature_layers)
+    cache = PrefixCache()
+    outcome = run(target, drafter, sampling=pushed, cache=cache)
+    assert outcome.tokens == [mask] * 40
+    hit = cache.take([*PROMPT, *[mask] * 40, 1])
+    assert hit is not None
+    assert hit.length == len(PROMPT) + 39
 
 
 @pytest.mark.parametrize("drafts", [False, True])

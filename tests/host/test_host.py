@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from splashpy.protocol import (
     Failure,
     Generate,
     Hello,
+    Load,
     LoadProgress,
     Ping,
     Pong,
@@ -152,6 +154,9 @@ def test_counting_tokens_needs_no_answer(conversation: Any) -> None:
         ({"prompt": ""}, "E-USAGE", "empty"),
         ({"messages": ({"role": "king", "content": ""},)}, "E-USAGE", "king"),
         ({"prompt": "x" * 600}, "E-CONTEXT", "600"),
+        ({"sampling": Sampling(stop=("",))}, "E-USAGE", "stop string is empty"),
+        ({"sampling": Sampling(presence_penalty=math.nan)}, "E-USAGE", "finite"),
+        ({"sampling": Sampling(logit_bias=((1, math.inf),))}, "E-USAGE", "finite"),
         ({"effort": "banana"}, "E-USAGE", "banana"),
         (
             {"sampling": Sampling(logit_bias=((99999, 1.0),))},
@@ -169,6 +174,51 @@ def test_a_bad_request_fails_alone_with_one_clear_error(
     assert needle in failure.message
     assert not failure.fatal
     assert isinstance(conversation.ask()[-1], Done)
+
+
+def test_a_count_that_fails_is_answered_under_its_own_id(conversation: Any) -> None:
+    conversation.send(Count(id="n", messages=({"role": "king", "content": ""},)))
+    failure = conversation.until(Failure, Counted)[-1]
+    assert (failure.id, failure.code) == ("n", "E-USAGE")
+
+
+def test_loads_that_overtake_each_other_are_answered_one_by_one(
+    conversation: Any, model: Path, tmp_path: Path
+) -> None:
+    unsound = tmp_path / "unsound"
+    shutil.copytree(model, unsound)
+    config = json.loads((unsound / "config.json").read_text())
+    (unsound / "config.json").write_text(json.dumps(config | {"model_type": "mamba"}))
+    conversation.send(Load(model=str(unsound), name="unsound"))
+    conversation.send(Load(model=str(model), name="sound"))
+    answers = [conversation.until(Ready, Failure)[-1] for _ in range(2)]
+    assert [type(answer) for answer in answers] == [Failure, Ready]
+    assert answers[1].model == "sound"
+    assert isinstance(conversation.ask()[-1], Done)
+
+    conversation.send(Load(model=str(model), name="sound"))
+    conversation.send(Load(model=str(unsound), name="unsound"))
+    answers = [conversation.until(Ready, Failure)[-1] for _ in range(2)]
+    assert [type(answer) for answer in answers] == [Ready, Failure]
+    assert conversation.ask()[-1].message == "no model is loaded"
+
+
+def test_a_seed_gives_the_same_text_with_drafts_and_traffic_between(
+    conversation: Any, model: Path, read_text: Callable
+) -> None:
+    conversation.load(model, lookup=True)
+    fields = {
+        "prompt": "abcabcabcabcabc",
+        "sampling": Sampling(temperature=0.8, seed=0, logit_bias=((66, 4.0),)),
+        "max_tokens": 40,
+    }
+    first = conversation.ask(**fields)
+    conversation.ask(prompt="other traffic", sampling=Sampling(temperature=1.0))
+    second = conversation.ask(**fields)
+    assert first[-1].spec.drafted > 0
+    assert read_text(first) == read_text(second)
+    plain = conversation.ask(**fields, draft=False)
+    assert read_text(plain) == read_text(first)
 
 
 def test_pings_are_answered_while_the_target_computes(conversation: Any) -> None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splashpy.host.outbox import Outbox
-from splashpy.protocol import Cycle, Done, Event, Piece, Pong, event_from_line
+from splashpy.protocol import Cycle, Done, Event, Piece, Pong
+from splashpy.wire import event_from_line
 
 
 def cycle(request_id: str, text: str) -> Cycle:

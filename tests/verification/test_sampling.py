@@ -48,6 +48,27 @@ def test_temperature_zero_leaves_the_logits_alone() -> None:
     assert mx.array_equal(score(LOGITS, SamplingParams()), LOGITS)
 
 
+@pytest.mark.parametrize("temperature", [1e-40, 1e-6])
+def test_a_temperature_next_to_zero_is_greedy(temperature: float) -> None:
+    assert SamplingParams(temperature=temperature).greedy
+
+
+@pytest.mark.parametrize("temperature", [1e-4, 0.01])
+def test_a_low_temperature_leaves_finite_scores(temperature: float) -> None:
+    (row,) = score(LOGITS * 1e3, SamplingParams(temperature=temperature)).tolist()
+    assert row[5] == 0
+    assert not any(math.isnan(value) for value in row)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    "name", ["temperature", "presence_penalty", "frequency_penalty"]
+)
+def test_a_number_that_is_none_is_refused(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match="a finite number"):
+        SamplingParams(**{name: value})
+
+
 def test_top_k_keeps_the_k_largest() -> None:
     assert kept(SamplingParams(temperature=1, top_k=3)) == [0, 1, 5]
 

@@ -9,19 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splashpy import protocol
-from splashpy.protocol import (
-    Command,
-    Cycle,
-    Event,
-    Generate,
-    Hello,
-    Piece,
-    Sampling,
-    command_from_line,
-    event_from_line,
-    to_line,
-)
+from splashpy import wire
+from splashpy.protocol import Command, Cycle, Event, Generate, Hello, Piece, Sampling
+from splashpy.wire import command_from_line, event_from_line, to_line
 
 KINDS = [*typing.get_args(Command), *typing.get_args(Event)]
 SIMPLE = st.one_of(st.integers(-9, 9), st.text(max_size=5), st.booleans())
@@ -57,7 +47,7 @@ def values(hint: Any) -> st.SearchStrategy:
 
 def messages(kind: type) -> st.SearchStrategy:
     return st.builds(
-        kind, **{name: values(hint) for name, hint in protocol._hints(kind).items()}
+        kind, **{name: values(hint) for name, hint in wire._hints(kind).items()}
     )
 
 
