@@ -1,29 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes and token counts, parsed from and printed for people.
+"""Bytes and token counts, as people write and read them.
 
 Token counts use K = 1024. Sizes are printed in decimal units (GB = 10^9 bytes), as
-disks and downloads are; ``28G`` on a command line means 28 GiB, as memory is.
+disks and downloads are.
 """
 
 from __future__ import annotations
 
 import re
 
-_BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_BINARY = {"": 1, "K": 2**10, "M": 2**20}
 _TOKENS = re.compile(r"(\d+(?:\.\d+)?)\s*([KM]?)", re.IGNORECASE)
-
-
-def parse_size(text: str) -> int:
-    """Bytes meant by ``28G``, ``28GiB``, ``28000M`` or a bare number.
-
-    Raises:
-        ValueError: the text is not a size.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a size; write for example 28G or 28000M")
-    return int(float(match[1]) * _BINARY[match[2].upper()])
 
 
 def parse_tokens(text: str) -> int:

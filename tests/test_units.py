@@ -7,29 +7,8 @@ from splashpy.units import (
     format_bytes,
     format_seconds,
     format_tokens,
-    parse_size,
     parse_tokens,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("28G", 28 * 2**30),
-        ("28GiB", 28 * 2**30),
-        ("28000M", 28000 * 2**20),
-        ("1.5k", 1536),
-        ("42", 42),
-    ],
-)
-def test_a_size_is_binary(text: str, expected: int) -> None:
-    assert parse_size(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "G", "-1G", "28 apples", "1e9"])
-def test_a_text_that_is_no_size_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="28G"):
-        parse_size(text)
 
 
 def test_token_counts_use_1024() -> None:

@@ -32,11 +32,6 @@ class PrefixCache:
         self._state: TargetState | None = None
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of state held."""
-        return self._state.nbytes if self._state else 0
-
-    @property
     def num_tokens(self) -> int:
         """Tokens of state held."""
         return len(self._tokens)
@@ -66,10 +61,6 @@ class PrefixCache:
                 f"{len(token_ids)} tokens do not describe {state.length} rows"
             )
         self._tokens, self._state = list(token_ids), state
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._tokens, self._state = [], None
 
 
 def _shared_length(stored: Sequence[int], wanted: Sequence[int]) -> int:

@@ -1,57 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which drafted tokens the target keeps.
 
-``choose`` and ``agreement`` build the decision into the graph of the cycle, so that
-one synchronisation reads everything; ``accept`` is the same rule on plain numbers, as
-read from the device.
+The decision is part of the cycle's graph, so that one synchronisation reads all of it:
+the target chooses a token for every row, and the draft is kept up to the first
+disagreement. What a cycle commits is that prefix and the target's own next choice:
+never nothing, never more than the proposal plus one.
 
 Shapes: K drafted tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import mlx.core as mx
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedRun:
-    """What one cycle commits.
-
-    tokens: the accepted draft prefix, then the one token the target chose
-        itself. Never empty, never longer than the proposal plus one.
-    """
-
-    tokens: tuple[int, ...]
-
-    @property
-    def drafted(self) -> int:
-        """Committed tokens that came from the draft."""
-        return len(self.tokens) - 1
-
-
-def accept(proposal: Sequence[int], choices: Sequence[int]) -> AcceptedRun:
-    """Keep the draft up to the first disagreement with the target's choice.
-
-    Args:
-        proposal: K drafted token ids.
-        choices: K + 1 token ids; choices[i] is what the target puts after
-            proposal[:i].
-
-    Raises:
-        ValueError: choices is not one longer than proposal.
-    """
-    if len(choices) != len(proposal) + 1:
-        raise ValueError(
-            f"{len(proposal)} drafted tokens need {len(proposal) + 1} target "
-            f"choices, got {len(choices)}"
-        )
-    kept = 0
-    while kept < len(proposal) and proposal[kept] == choices[kept]:
-        kept += 1
-    return AcceptedRun((*proposal[:kept], choices[kept]))
 
 
 def choose(scores: mx.array, noise: mx.array | None) -> mx.array:

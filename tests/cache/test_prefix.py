@@ -55,7 +55,7 @@ def test_a_state_is_handed_out_once(state: TargetState) -> None:
     cache.insert(TOKENS, state)
     assert cache.take([*TOKENS, 1]) is not None
     assert cache.take([*TOKENS, 1]) is None
-    assert cache.nbytes == 0
+    assert cache.num_tokens == 0
 
 
 def test_tokens_that_do_not_describe_the_rows_are_refused(state: TargetState) -> None:

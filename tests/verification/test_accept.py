@@ -8,39 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splashpy.verification.accept import AcceptedRun, accept, agreement, choose
+from splashpy.verification.accept import agreement, choose
 
 token_ids = st.integers(0, 3)
 
 
-def test_keeps_the_agreeing_prefix_and_adds_the_targets_token() -> None:
-    assert accept([5, 6, 7], [5, 6, 9, 1]) == AcceptedRun((5, 6, 9))
-
-
-def test_a_fully_accepted_draft_brings_one_token_more() -> None:
-    assert accept([5, 6], [5, 6, 7]) == AcceptedRun((5, 6, 7))
-    assert accept([5, 6], [5, 6, 7]).drafted == 2
-
-
-def test_an_empty_draft_is_a_plain_step() -> None:
-    assert accept([], [4]) == AcceptedRun((4,))
-
-
-def test_a_missing_choice_is_a_bug_that_names_both_counts() -> None:
-    with pytest.raises(ValueError, match="2 drafted tokens need 3 target choices"):
-        accept([1, 2], [1, 2])
-
-
-@given(st.lists(st.tuples(token_ids, token_ids), max_size=7), token_ids)
-def test_the_graph_counts_what_the_rule_keeps(
-    pairs: list[tuple[int, int]], bonus: int
-) -> None:
-    proposal = [pair[0] for pair in pairs]
-    choices = [pair[1] for pair in pairs] + [bonus]
+def run(proposal: Sequence[int], choices: Sequence[int]) -> list[int]:
+    """What a cycle commits: the kept prefix and the target's token after it."""
     kept = agreement(
         mx.array(proposal, dtype=mx.int32), mx.array(choices, dtype=mx.int32)
     )
-    assert kept.item() == accept(proposal, choices).drafted
+    return list(choices[: int(kept.item()) + 1])
+
+
+@pytest.mark.parametrize(
+    ("proposal", "choices", "committed"),
+    [
+        ([5, 6, 7], [5, 6, 9, 1], [5, 6, 9]),
+        ([5, 6], [5, 6, 7], [5, 6, 7]),
+        ([5, 6], [9, 6, 7], [9]),
+        ([], [4], [4]),
+    ],
+)
+def test_the_agreeing_prefix_is_kept_and_the_targets_token_added(
+    proposal: list[int], choices: list[int], committed: list[int]
+) -> None:
+    assert run(proposal, choices) == committed
+
+
+def test_agreement_after_a_disagreement_counts_nothing() -> None:
+    assert run([1, 2, 3, 4], [1, 9, 3, 4, 5]) == [1, 9]
 
 
 @given(seed=token_ids, draft=st.lists(st.lists(token_ids, max_size=7), min_size=8))
@@ -59,7 +56,7 @@ def test_output_is_what_the_target_alone_would_write(
         choices = [
             target([*speculative, *proposal[:i]]) for i in range(len(proposal) + 1)
         ]
-        speculative += accept(proposal, choices).tokens
+        speculative += run(proposal, choices)
 
     assert speculative[:16][: len(plain)] == plain[: len(speculative)]
 
