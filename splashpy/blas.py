@@ -59,7 +59,7 @@ def prepare() -> Blas:
     """
     if sys.platform != "linux":
         return Blas("accelerate")
-    choice = os.environ.get("SPLASHPY_BLAS", "auto")
+    choice = os.environ.get("SPLASHPY_BLAS") or "auto"
     if choice == "reference":
         return Blas("reference")
     if "mlx.core" in sys.modules:

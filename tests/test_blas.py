@@ -45,6 +45,11 @@ def test_an_installed_openblas_is_found_and_named() -> None:
 
 
 @LINUX
+def test_an_empty_variable_means_no_choice() -> None:
+    assert ask(DESCRIBE, SPLASHPY_BLAS="") == ask(DESCRIBE)
+
+
+@LINUX
 def test_the_users_own_choice_of_kernels_is_kept() -> None:
     code = "import os; from splashpy import blas; blas.prepare(); " + (
         "print(os.environ['OPENBLAS_CORETYPE'])"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import mlx.core as mx
@@ -34,6 +34,8 @@ class Comparison:
     Attributes:
         outcome: what the comparison says.
         tokens: answer tokens of the plain run.
+        drafted: tokens proposed in the other run; 0 makes the comparison worthless.
+        accepted: proposed tokens that were kept.
         at: index of the first differing answer token; None when identical.
         plain_token: what plain decoding put there; -1 past its end.
         drafted_token: what decoding with drafts put there; -1 past its end.
@@ -43,6 +45,8 @@ class Comparison:
 
     outcome: Outcome
     tokens: int
+    drafted: int = 0
+    accepted: int = 0
     at: int | None = None
     plain_token: int = -1
     drafted_token: int = -1
@@ -69,7 +73,11 @@ def compare(
         session.answer(token_ids, drafter, max_tokens=max_tokens, cancelled=cancelled)
         for drafter in (session.drafter, session.plain)
     )
-    return explain(session, token_ids, plain, drafted)
+    return replace(
+        explain(session, token_ids, plain.token_ids, drafted.token_ids),
+        drafted=drafted.drafted,
+        accepted=drafted.accepted,
+    )
 
 
 def explain(

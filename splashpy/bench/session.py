@@ -19,6 +19,21 @@ from splashpy.verification.sampling import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What decoding one prompt gave.
+
+    Attributes:
+        token_ids: the answer.
+        drafted: tokens proposed on the way.
+        accepted: proposed tokens that were kept.
+    """
+
+    token_ids: tuple[int, ...]
+    drafted: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """A target, its drafter and its text side."""
 
@@ -39,13 +54,7 @@ class Session:
             SplashError: it cannot be loaded.
         """
         speech = Speech.from_directory(directory, options.max_context)
-        request = LoadRequest(
-            directory=directory.target,
-            config=directory.config,
-            context_max=speech.context_max,
-            options=options,
-            draft=directory.draft,
-        )
+        request = LoadRequest.of(directory, options, speech.context_max)
         return cls(load(request, progress), speech)
 
     @property
@@ -97,13 +106,17 @@ class Session:
         *,
         max_tokens: int,
         cancelled: Callable[[], bool] = lambda: False,
-    ) -> list[int]:
-        """The tokens of :meth:`events`."""
-        return [
-            token
+    ) -> Answer:
+        """The tokens of :meth:`events`, and how many of them were drafted."""
+        cycles = [
+            event
             for event in self.events(
                 token_ids, drafter, max_tokens=max_tokens, cancelled=cancelled
             )
             if isinstance(event, TokensCommitted)
-            for token in event.token_ids
         ]
+        return Answer(
+            tuple(token for cycle in cycles for token in cycle.token_ids),
+            drafted=sum(cycle.drafted for cycle in cycles),
+            accepted=sum(cycle.accepted for cycle in cycles),
+        )

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from splashpy import blas
 from splashpy.cli import prompt
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON, ENGINE, SAMPLING
@@ -52,6 +53,7 @@ def chat(invocation: Invocation) -> int:
     text = prompt.typed_text(words, given["file"], piped)
     if not invocation.output.out.terminal or not _keyboard(piped):
         return _answer_once(invocation, word, text)
+    _check_blas(invocation)
     with Interrupts(invocation.output.err) as interrupts:
         load = _load_command(invocation, word, interrupts)
         interrupts.check()
@@ -88,6 +90,17 @@ def _keyboard(piped: str) -> bool:
     os.close(terminal)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     return True
+
+
+def _check_blas(invocation: Invocation) -> None:
+    """Load the BLAS a variable names here, before an engine process dies of it.
+
+    Raises:
+        UsageError: it cannot be loaded.
+    """
+    chosen = invocation.environment.get("SPLASHPY_BLAS")
+    if chosen not in ("", "auto", "reference") and not invocation.given["replay"]:
+        blas.prepare()
 
 
 def _load_command(

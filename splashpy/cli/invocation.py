@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,14 @@ from splashpy.paths import Paths
 
 if TYPE_CHECKING:
     from splashpy.protocol import LoadOptions, Sampling
+
+_EXCLUSIVE = (
+    ("draft", "no_draft", "it is one drafter or none"),
+    ("lookup", "no_lookup", "it is on or off"),
+    ("no_draft", "lookup", "drafts from repeated text are drafts too"),
+    ("no_draft", "block_size", "without drafts every pass produces one token"),
+    ("no_draft", "draft_bits", "without drafts no drafter is loaded"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,21 +92,36 @@ class Invocation:
             columns=output.columns,
         )
 
+    def refuse_pairs(self, pairs: Iterable[tuple[str, str, str]]) -> None:
+        """Refuse options that make no sense together.
+
+        Args:
+            pairs: names of two options, and why one excludes the other.
+
+        Raises:
+            UsageError: both of a pair were given.
+        """
+        from splashpy.errors import UsageError
+
+        for first, second, why in pairs:
+            if self.given[first] and self.given[second]:
+                flags = [f"--{name.replace('_', '-')}" for name in (first, second)]
+                raise UsageError(
+                    f"{flags[0]} and {flags[1]} exclude each other", why=why
+                )
+
     def load_options(self) -> LoadOptions:
         """The wishes about the engine.
 
         Raises:
             UsageError: options that exclude each other, or no such directory.
+            ModelKindError: the directory holds no drafter.
         """
-        from splashpy.errors import UsageError
         from splashpy.protocol import LoadOptions
 
+        self.refuse_pairs(_EXCLUSIVE)
         given = self.given
         draft = given["draft"]
-        if draft is not None and given["no_draft"]:
-            raise UsageError("--draft and --no-draft exclude each other")
-        if given["lookup"] and given["no_lookup"]:
-            raise UsageError("--lookup and --no-lookup exclude each other")
         if draft is not None:
             draft = self._drafter_directory(draft)
         return LoadOptions(
@@ -112,12 +136,16 @@ class Invocation:
 
     def _drafter_directory(self, value: str) -> str:
         """A directory as it is; OWNER/REPO[@REVISION] downloaded."""
+        directory = Path(value).expanduser()
+        if not directory.is_dir():
+            directory = self._downloaded_drafter(value)
+        _check_drafter(value, directory)
+        return str(directory.absolute())
+
+    def _downloaded_drafter(self, value: str) -> Path:
         from splashpy.errors import UsageError
         from splashpy.package import hub, names
 
-        directory = Path(value).expanduser()
-        if directory.is_dir():
-            return str(directory.absolute())
         wanted = names.parse(value)
         if wanted.kind != "hub":
             raise UsageError(
@@ -126,13 +154,11 @@ class Invocation:
             )
         progress = self.progress()
         try:
-            return str(
-                hub.snapshot(
-                    wanted.repo,
-                    wanted.revision,
-                    offline=self.offline,
-                    progress=progress.update,
-                )
+            return hub.snapshot(
+                wanted.repo,
+                wanted.revision,
+                offline=self.offline,
+                progress=progress.update,
             )
         finally:
             progress.close()
@@ -155,6 +181,29 @@ class Invocation:
             seed=given["seed"],
             stop=given["stop"],
         )
+
+
+def _check_drafter(value: str, directory: Path) -> None:
+    """Refuse a directory that cannot be a drafter, before a model is loaded for it.
+
+    Raises:
+        ModelKindError: it has no config.json.
+    """
+    from splashpy.errors import ModelKindError
+
+    if (directory / "config.json").is_file():
+        return
+    inside = directory / "draft"  # of a package
+    packaged = (inside / "config.json").is_file()
+    raise ModelKindError(
+        f"--draft {value}: no drafter, config.json is missing",
+        why="a drafter's directory holds config.json and model.safetensors",
+        fix=[
+            f"--draft {shlex.quote(str(inside))}"
+            if packaged
+            else "leave --draft out, to use the drafter of the model's package"
+        ],
+    )
 
 
 def _with_variables(

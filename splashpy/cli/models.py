@@ -244,7 +244,7 @@ PULL = PageCommand(
         usage="MODEL...",
         summary="Fetch and build models; print where each one is.",
         examples=(
-            ("splashpy pull demo", "the small demonstration model, 98 MB"),
+            ("splashpy pull demo", "the small demonstration model, 93 MB"),
             (
                 "splashpy pull mlx-community/Qwen3-0.6B-4bit --dry-run",
                 "what it would move, and where to",

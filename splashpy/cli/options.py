@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one table of options, and the only reader of the environment.
+"""The one table of options, and what the command line reads of the environment.
 
 A command names the rows it takes; the parser, the help page, the man page and the
 reference are all made from the rows. Only what works is in the table.

@@ -8,8 +8,8 @@ page of ``--help-all``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -31,12 +31,15 @@ class Page:
         summary: one sentence.
         examples: commands that work as printed, with what they do.
         notes: sentences after the options: exit codes, rules for the arguments.
+        defaults: by option, what happens without it where this command differs from
+            the table.
     """
 
     usage: str
     summary: str
     examples: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 class PageCommand(click.Command):
@@ -73,7 +76,7 @@ class PageCommand(click.Command):
         """Headings and their options, in the order of the table."""
         for heading, rows in GROUPS.items():
             shown = [
-                row
+                replace(row, default=self.page.defaults.get(row.name, row.default))
                 for row in rows
                 if row.name in self.options
                 and not row.hidden
@@ -94,7 +97,8 @@ def render(command: PageCommand, *, rare: bool) -> str:
         lines += ["", f"{heading}:"] + [f"  {_line(row)}" for row in rows]
     lines += [f"  {_line(row)}" for row in HELP_ROWS]
     lines += ["", *page.notes] if page.notes else []
-    lines += ["", "More: splashpy help keys | env | exit-codes | models | offline"]
+    topics = "keys | env | exit-codes | models | offline | speculation"
+    lines += ["", f"More: splashpy help {topics}"]
     return "\n".join(lines)
 
 

@@ -60,8 +60,11 @@ def find_or_build(
 def _perhaps_a_prompt(
     invocation: Invocation, error: ModelUnknownError
 ) -> ModelUnknownError:
-    """The same error, with the command that takes all words as the prompt."""
-    words = " ".join(invocation.given["words"])
+    """The same error, with the command that takes all words as the prompt.
+
+    Only some commands take words; the error of another stays as it is.
+    """
+    words = " ".join(invocation.given.get("words", ()))
     if not words or "/" in words:
         return error
     fix = [*error.fix, f"splashpy run {names.DEFAULT} {shlex.quote(words)}"]

@@ -33,10 +33,7 @@ def run(invocation: Invocation) -> int:
         KeyboardInterrupt: stopped before there was an answer.
     """
     given = invocation.given
-    for first, second, why in _EXCLUSIVE:
-        if given[first] and given[second]:
-            flags = [f"--{name.replace('_', '-')}" for name in (first, second)]
-            raise UsageError(f"{flags[0]} and {flags[1]} exclude each other", why=why)
+    invocation.refuse_pairs(_EXCLUSIVE)
     word, words = prompt.split_model(given["words"])
     question = ask(invocation, words)
 

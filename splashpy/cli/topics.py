@@ -51,10 +51,13 @@ What MODEL may be
   ./model  ~/model  /m   a directory
 
 A model is a package, that is a target with its drafter, or an MLX model that
-is a target alone. Without MODEL: SPLASHPY_MODEL, then [defaults] model of
-config.toml, then the only installed model, then demo.
+is a target alone. Targets are of the architectures llama and qwen3 so far,
+without sliding-window layers.
 
-demo is SmolLM2-135M-Instruct. chat and run build it on first use from a 98 MB
+Without MODEL: SPLASHPY_MODEL, then [defaults] model of config.toml, then the
+only installed model, then demo.
+
+demo is SmolLM2-135M-Instruct. chat and run build it on first use from a 93 MB
 download; every other model is fetched by splashpy pull. Weights have licences
 of their own; splashpy pull names them before it downloads."""
 
@@ -93,8 +96,22 @@ answer is the one the target would have written alone.
   lookup     tokens proposed because the text repeats itself, without a drafter
   cached     prompt tokens whose state was still there from the last request
 
---no-draft decodes one token at a time. --draft-colors shows accepted drafts in
-green, the target's own tokens underlined, lookup in cyan."""
+Who drafts: the package's drafter, with lookup where the text repeats itself;
+lookup alone where there is no drafter. splashpy run -v says who, and why.
+
+  --draft DIR|REPO   another drafter, made for the same target
+  --draft-bits N     its weights in 4 or 8 bits, or unpacked with 16
+  --block-size N     tokens one pass may produce, at most as it was trained for
+  --no-lookup        no drafts from repeated text
+  --lookup           drafts from every repetition, also where a pass of several
+                     rows costs more than it is expected to win
+  --no-draft         one token at a time
+
+--draft-colors shows accepted drafts in green, the target's own tokens
+underlined, lookup in cyan.
+
+splashpy verify MODEL decodes prompts with drafts and without, compares token by
+token, and says how many tokens were drafted and accepted on the way."""
 
 
 def _entry(name: str, text: str, width: int) -> list[str]:

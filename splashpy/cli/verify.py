@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +13,8 @@ from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON, ENGINE
 from splashpy.cli.page import Page, PageCommand
 from splashpy.cli.signals import Interrupts
-from splashpy.errors import LosslessError, TerminalError, UsageError
+from splashpy.cli.verdict import Evidence, describe, shorten
+from splashpy.errors import TerminalError, UsageError
 from splashpy.units import format_bytes
 
 if TYPE_CHECKING:
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 PROMPTS = 12
 TOKENS = 256
 RACE_COLUMNS = 100  # two texts side by side need this much
+
+_EXCLUSIVE = (
+    ("files", "race", "--files loads no model"),
+    ("files", "sampling_test", "--files loads no model"),
+    ("files", "prompts", "--files loads no model"),
+    ("race", "json", "it is a picture or one document"),
+)
 
 
 def verify(invocation: Invocation) -> int:
@@ -38,17 +46,43 @@ def verify(invocation: Invocation) -> int:
     from splashpy.cli.resolve import find_or_build
 
     given = invocation.given
-    if given["full"] and not given["files"]:
-        raise UsageError("--full goes with --files")
+    _check_options(invocation)
     with Interrupts(invocation.output.err) as interrupts:
-        found = find_or_build(invocation, given["model"], interrupts)
         if given["files"]:
+            found = find_or_build(invocation, given["model"], interrupts)
             return _check_files(invocation, found, interrupts)
         texts = _prompts(given["prompts"])[: given["number"] or PROMPTS]
+        found = find_or_build(invocation, given["model"], interrupts)
         session = _open(invocation, found)
         if given["race"]:
             _race(invocation, session, texts[0], interrupts)
         return _prove(invocation, found, session, texts, interrupts)
+
+
+def _check_options(invocation: Invocation) -> None:
+    """Find what cannot work before a model is loaded for it.
+
+    Raises:
+        UsageError: options that do not go together, or leave nothing to compare.
+        TerminalError: --race where two texts do not fit.
+    """
+    given, output = invocation.given, invocation.output
+    if given["full"] and not given["files"]:
+        raise UsageError("--full goes with --files")
+    invocation.refuse_pairs(_EXCLUSIVE)
+    if given["block_size"] == 1:
+        raise UsageError(
+            "--block-size 1 leaves no drafts to compare with",
+            why="the only token of such a pass is the target's own",
+            fix=["--block-size 2 or more, or leave it out"],
+        )
+    narrow = not output.out.terminal or output.columns < RACE_COLUMNS
+    if given["race"] and narrow:
+        raise TerminalError(
+            f"--race needs a terminal of {RACE_COLUMNS} columns",
+            why=f"this one has {output.columns}" if output.out.terminal else "",
+            fix=["leave --race out: the same texts are compared one after the other"],
+        )
 
 
 def _prove(
@@ -58,137 +92,70 @@ def _prove(
     texts: list[str],
     interrupts: Interrupts,
 ) -> int:
-    from splashpy.bench.lossless import compare
-
-    comparisons: list[Comparison] = []
-    tokens = invocation.given["max_tokens"] or TOKENS
-    for number, text in enumerate(texts, 1):
-        token_ids = session.prompt_ids(text)
-        comparison = compare(
-            session,
-            token_ids,
-            max_tokens=tokens,
-            cancelled=lambda: interrupts.requested,
-        )
-        interrupts.check()
-        comparisons.append(comparison)
-        line = f"{number:>3}  {describe(comparison, session)}  {shorten(text)}"
-        invocation.output.note(line)
-    sampled = None
-    if invocation.given["sampling_test"]:
-        sampled = _sampling(invocation, session, texts[0], interrupts)
-    _report(invocation, found, session, (texts, comparisons), sampled)
-    return _judge(invocation, comparisons, sampled)
-
-
-def _report(
-    invocation: Invocation,
-    found: InstalledModel,
-    session: Session,
-    compared: tuple[list[str], list[Comparison]],
-    sampled: SamplingTest | None,
-) -> None:
-    texts, comparisons = compared
-    if invocation.output.json:
-        rows = [
-            {"prompt": text, **asdict(comparison)}
-            for text, comparison in zip(texts, comparisons, strict=True)
-        ]
-        fields: dict[str, Any] = {
-            "model": found.name,
-            "draft": asdict(session.loaded.draft),
-            "prompts": rows,
-            **{
-                outcome: sum(c.outcome == outcome for c in comparisons)
-                for outcome in ("identical", "tie", "mismatch")
-            },
-            "sampling": sampled and {**asdict(sampled), "passed": sampled.passed},
-        }
-        invocation.output.document("verify", fields)
-        return
-    invocation.output.result(summary(comparisons))
-    if sampled:
-        invocation.output.result(
-            f"sampling: {sampled.draws} draws of one token in {sampled.bins} bins, "
-            f"p = {sampled.p_drafted:.3f} with drafts, {sampled.p_plain:.3f} without "
-            f"({sampled.accepted} of {sampled.drafted} drafts kept)"
-        )
-
-
-def _judge(
-    invocation: Invocation, comparisons: list[Comparison], sampled: SamplingTest | None
-) -> int:
-    """0, or the error that says what differs.
+    """Compare, tell, judge.
 
     Raises:
         LosslessError: a mismatch, a tie with ``--ties strict``, or a wrong
             distribution.
+        UsageError: nothing was drafted, so nothing is proved.
     """
-    strict = invocation.given["ties"] == "strict"
-    bad = ("mismatch", "tie") if strict else ("mismatch",)
-    wrong = [c for c in comparisons if c.outcome in bad]
-    if wrong:
-        first = wrong[0]
-        raise LosslessError(
-            f"speculation changed {len(wrong)} of {len(comparisons)} texts",
-            why=f"first at token {first.at}: {first.plain_token} plain, "
-            f"{first.drafted_token} drafted, gap {first.gap:.3g} "
-            f"(tie up to {first.tolerance:.3g})",
-            fix=["--no-draft decodes without drafts"],
-        )
-    if sampled and not sampled.passed:
-        raise LosslessError(
-            "sampling with drafts does not follow the target's distribution",
-            why=f"p = {sampled.p_drafted:.2g} with drafts, {sampled.p_plain:.2g} "
-            "without; below 0.001 is no chance",
-            fix=["--no-draft decodes without drafts"],
-        )
+    given, output = invocation.given, invocation.output
+    comparisons = _compare(invocation, session, texts, interrupts)
+    sampled = None
+    if given["sampling_test"]:
+        sampled = _sampling(invocation, session, texts[0], interrupts)
+    evidence = Evidence(
+        model=found.name,
+        draft=asdict(session.loaded.draft),
+        texts=texts,
+        comparisons=comparisons,
+        sampled=sampled,
+        strict=given["ties"] == "strict",
+    )
+    fault = evidence.fault()
+    if output.json:
+        output.document("verify", evidence.fields())
+        return fault.exit_code if fault else 0
+    if not isinstance(fault, UsageError):  # what proves nothing is no result
+        for line in evidence.lines():
+            output.result(line)
+    if fault:
+        raise fault
     return 0
 
 
-def describe(comparison: Comparison, session: Session) -> str:
-    """One comparison in a few words, its first difference spelled out."""
-    if comparison.outcome == "identical":
-        return f"identical ({comparison.tokens} tokens)"
-    words = [
-        repr(session.speech.tokenizer.decode([token])) if token >= 0 else "the end"
-        for token in (comparison.plain_token, comparison.drafted_token)
-    ]
-    return (
-        f"{comparison.outcome} at token {comparison.at}: {words[0]} plain, "
-        f"{words[1]} drafted, gap {comparison.gap:.3g}"
-    )
+def _compare(
+    invocation: Invocation, session: Session, texts: list[str], interrupts: Interrupts
+) -> list[Comparison]:
+    from splashpy.bench.lossless import compare
 
-
-def summary(comparisons: list[Comparison]) -> str:
-    """``12 prompts: 11 identical, 1 tie at token 173 (gap 0.06)``."""
-    parts = []
-    for outcome in ("identical", "tie", "mismatch"):
-        of_kind = [c for c in comparisons if c.outcome == outcome]
-        if not of_kind and outcome != "identical":
-            continue
-        part = f"{len(of_kind)} {outcome}"
-        if outcome != "identical":
-            part += f" at token {of_kind[0].at} (gap {of_kind[0].gap:.3g})"
-        parts.append(part)
-    plural = "" if len(comparisons) == 1 else "s"
-    return f"{len(comparisons)} prompt{plural}: {', '.join(parts)}"
-
-
-def shorten(text: str, width: int = 48) -> str:
-    """The beginning of a prompt on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    comparisons: list[Comparison] = []
+    decode = session.speech.tokenizer.decode
+    for number, text in enumerate(texts, 1):
+        comparison = compare(
+            session,
+            session.prompt_ids(text),
+            max_tokens=invocation.given["max_tokens"] or TOKENS,
+            cancelled=lambda: interrupts.requested,
+        )
+        interrupts.check()
+        comparisons.append(comparison)
+        line = f"{number:>3}  {describe(comparison, decode)}  {shorten(text)}"
+        invocation.output.note(line)
+    return comparisons
 
 
 def _open(invocation: Invocation, found: InstalledModel) -> Session:
     from splashpy.bench.session import Session
     from splashpy.package.model_directory import ModelDirectory
 
+    # Lookup drafts at every match here: whether that is fast does not matter.
+    lookup = not invocation.given["no_lookup"]
+    options = replace(invocation.load_options(), lookup=lookup)
     progress = invocation.progress()
     try:
         session = Session.open(
-            ModelDirectory.open(found.path), invocation.load_options(), progress.update
+            ModelDirectory.open(found.path), options, progress.update
         )
     finally:
         progress.close()
@@ -197,6 +164,7 @@ def _open(invocation: Invocation, found: InstalledModel) -> Session:
         raise UsageError(
             "there are no drafts to compare with",
             why=f"drafting is off: {draft.reason}",
+            fix=["leave --no-lookup out, or name a drafter with --draft DIR|REPO"],
         )
     return session
 
@@ -251,12 +219,6 @@ def _race(
     from splashpy.cli.race import Lanes
 
     output = invocation.output
-    if not output.out.terminal or output.columns < RACE_COLUMNS:
-        raise TerminalError(
-            f"--race needs a terminal of {RACE_COLUMNS} columns",
-            why=f"this one has {output.columns}" if output.out.terminal else "",
-            fix=["leave --race out: the same texts are compared one after the other"],
-        )
     lanes = Lanes(output.out, output.columns)
     tokens = invocation.given["max_tokens"] or TOKENS
     for runners in race(
@@ -325,8 +287,12 @@ VERIFY = PageCommand(
         notes=(
             "A pass of several rows rounds differently from one row, so two tokens",
             "that are practically tied may swap; that is told as a tie, with its gap.",
-            "Exit codes: 0 identical or ties; 5 when a text or a distribution differs.",
+            "Drafts by lookup are made at every match, whether or not that is fast.",
+            "Exit codes: 0 identical or ties; 5 when a text or a distribution differs;",
+            "2 when not one token was drafted, since that proves nothing. With --json",
+            "the document says in its field error what is wrong.",
         ),
+        defaults={"max_tokens": str(TOKENS), "lookup": "always"},
     ),
     arguments=(click.Argument(["model"], required=False, metavar="[MODEL]"),),
     options=(
@@ -338,7 +304,7 @@ VERIFY = PageCommand(
         "ties",
         "files",
         "full",
-        *ENGINE,
+        *(name for name in ENGINE if name != "no_draft"),
         *COMMON,
     ),
     run=verify,

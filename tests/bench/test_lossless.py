@@ -30,6 +30,16 @@ def test_an_untrained_drafter_changes_nothing(session: Session) -> None:
         result = compare(session, session.prompt_ids(quick.text), max_tokens=30)
         assert result.outcome == "identical"
         assert 0 < result.tokens <= 30
+        assert 0 <= result.accepted <= result.drafted
+        assert result.drafted > 0
+
+
+def test_a_run_without_drafts_is_counted_as_one(
+    open_session: Callable[..., Session],
+) -> None:
+    session = open_session(draft=None, lookup=False)
+    result = compare(session, PROMPT, max_tokens=8)
+    assert (result.outcome, result.drafted, result.accepted) == ("identical", 0, 0)
 
 
 def test_a_broken_rule_is_found_with_token_and_gap(
@@ -43,7 +53,7 @@ def test_a_broken_rule_is_found_with_token_and_gap(
 
 
 def test_a_swap_of_two_tied_tokens_is_a_tie(session: Session) -> None:
-    plain = session.answer(PROMPT, session.plain, max_tokens=6)
+    plain = session.answer(PROMPT, session.plain, max_tokens=6).token_ids
     logits = plain_logits(session, (*PROMPT, *plain[:4]))
     runner_up = int(mx.argsort(logits)[-2].item())
     swapped = [*plain[:4], runner_up, 7]
@@ -61,7 +71,7 @@ def test_a_swap_of_two_tied_tokens_is_a_tie(session: Session) -> None:
 
 
 def test_a_text_that_ends_early_is_a_mismatch(session: Session) -> None:
-    plain = session.answer(PROMPT, session.plain, max_tokens=6)
+    plain = session.answer(PROMPT, session.plain, max_tokens=6).token_ids
     result = explain(session, PROMPT, plain, plain[:4])
     assert result.outcome == "mismatch"
     assert result.at == 4

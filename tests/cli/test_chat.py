@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tiny
-from commandline import LIMIT, Call, Record, Start, on_terminal
+from commandline import LIMIT, Call, Record, Start, finish, on_terminal
 
 REPLAY = ("--speed", "0", "--replay")
 
@@ -101,6 +101,20 @@ def test_a_log_that_cannot_be_written_is_told_before_the_screen_opens(
     assert code == 1
     assert "[E-PERM]" in shown
     assert "\x1b[?1049h" not in shown
+
+
+@pytest.mark.e2e
+def test_a_blas_that_cannot_be_loaded_is_told_as_run_tells_it(
+    start: Start, tmp_path: Path
+) -> None:
+    model = str(tiny.write_model(tmp_path / "model"))
+    wrong = {"SPLASHPY_BLAS": "/no/such/library.so"}
+    code, shown = on_terminal(start, "chat", model, **wrong, TERM="dumb")
+    told = finish(start("run", model, "hi", **wrong))
+
+    assert (code, told[0]) == (2, 2)
+    assert "SPLASHPY_BLAS=/no/such/library.so cannot be loaded" in shown
+    assert shown.replace("\r\n", "\n") == told[2]
 
 
 SPAWNED_FIRST = """

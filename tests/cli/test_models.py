@@ -252,6 +252,13 @@ def test_a_model_answers_a_prompt_from_beginning_to_end(
     assert second.json["spec"]["drafted"] == 0
 
 
+def test_verbose_says_why_there_is_no_drafter(call: Call, model: Path) -> None:
+    words = ("run", str(model), "hi", "--max-tokens", "2", "-v")
+
+    assert "draft lookup: the package has no drafter" in call(*words).err
+    assert "draft off: --no-draft" in call(*words, "--no-draft").err
+
+
 def test_the_same_seed_gives_the_same_text(call: Call, model: Path) -> None:
     words = ("run", str(model), "hi", "--temp", "1", "--seed", "7", "--max-tokens", "8")
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from splashpy.cli import values
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import OPTIONS, Environment
-from splashpy.errors import UsageError
+from splashpy.errors import ModelKindError, UsageError
 from splashpy.protocol import LoadOptions, Sampling
 
 NOTHING = {name: row.absent for name, row in OPTIONS.items()}
@@ -61,6 +61,7 @@ def test_each_sampling_option_reaches_its_field() -> None:
 
 
 def test_each_engine_option_reaches_its_field(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
     given = {
         "draft": str(tmp_path),
         "no_lookup": True,
@@ -82,6 +83,23 @@ def test_each_engine_option_reaches_its_field(tmp_path: Path) -> None:
 def test_a_missing_drafter_directory_is_named() -> None:
     with pytest.raises(UsageError, match=r"--draft got '/no/such'"):
         invocation(draft="/no/such").load_options()
+
+
+def test_a_directory_without_a_drafter_says_what_one_holds(tmp_path: Path) -> None:
+    with pytest.raises(ModelKindError, match=r"config\.json is missing") as caught:
+        invocation(draft=str(tmp_path)).load_options()
+    assert "model.safetensors" in caught.value.why
+    assert caught.value.fix[0].startswith("leave --draft out")
+
+
+def test_a_package_given_as_a_drafter_leads_to_the_drafter_in_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "draft" / "config.json").write_text("{}")
+    with pytest.raises(ModelKindError) as caught:
+        invocation(draft=str(tmp_path)).load_options()
+    assert caught.value.fix == (f"--draft {tmp_path / 'draft'}",)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,18 @@ def test_a_mistyped_command_gets_near_names(call: Call) -> None:
     assert "splashpy show" in result.err
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("flags", [(), ("--files",), ("--json",)])
+def test_a_model_nobody_knows_is_no_bug_of_any_command(
+    call: Call, name: str, flags: tuple[str, ...]
+) -> None:
+    words = ("hi",) if name == "run" else ()
+    result = call(name, "no-such-model", *words, *flags)
+
+    assert "E-INTERNAL" not in result.out + result.err
+    assert result.code in ((0, 2) if name == "list" else (2, 3))
+
+
 def test_a_mistyped_option_gets_near_names(call: Call) -> None:
     result = call("run", "demo", "hi", "--max-token", "4")
 

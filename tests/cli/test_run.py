@@ -272,6 +272,9 @@ def test_nothing_to_ask_is_a_usage_error(call: Call) -> None:
         ("--json", "--json-stream"),
         ("--draft", ".", "--no-draft"),
         ("--lookup", "--no-lookup"),
+        ("--no-draft", "--lookup"),
+        ("--no-draft", "--block-size", "4"),
+        ("--no-draft", "--draft-bits", "4"),
     ],
 )
 def test_flags_that_contradict_each_other_are_refused(

@@ -2,13 +2,20 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import pytest
 import tiny
 
+from splashpy.bench.distribution import SamplingTest
+from splashpy.bench.lossless import Comparison
 from splashpy.cli import main
+from splashpy.cli.verdict import Evidence
 from splashpy.drafting.drafter import Proposal
 from splashpy.engine import cycle
 from splashpy.engine.sequence import Sequence
@@ -21,38 +28,17 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(target), str(tiny.write_drafter(folder / "draft"))
 
 
-def verify(pair: tuple[str, str], *flags: str) -> int:
-    target, draft = pair
-    return main(["verify", target, "--draft", draft, "--max-tokens", "20", *flags])
+@pytest.fixture(scope="module")
+def repeating(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of one prompt that gives lookup something to find."""
+    file = tmp_path_factory.mktemp("prompts") / "repeating.txt"
+    file.write_text("the fox jumps over the dog. " * 4)
+    return str(file)
 
 
-def test_an_untrained_drafter_is_identical_and_exits_with_0(
-    pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert verify(pair, "-n", "3") == 0
-    printed = capsys.readouterr()
-    assert printed.out == "3 prompts: 3 identical\n"
-    assert "What makes a good cup of tea?" in printed.err
-
-
-def test_json_holds_every_comparison_and_the_sampling_test(
-    pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert verify(pair, "-n", "2", "--json", "--sampling-test") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["schema"] == "splashpy.verify/1"
-    assert document["draft"]["state"] == "active"
-    assert [row["outcome"] for row in document["prompts"]] == ["identical"] * 2
-    assert document["identical"] == 2
-    assert document["sampling"]["passed"] is True
-    assert document["sampling"]["drafted"] == 2000
-
-
-def test_a_broken_acceptance_rule_ends_with_5_and_says_where(
-    pair: tuple[str, str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An acceptance rule that keeps the first drafted token unseen."""
     sound = cycle.decide
 
     def decide(
@@ -66,11 +52,132 @@ def test_a_broken_acceptance_rule_ends_with_5_and_says_where(
         return mx.concatenate([kept, verdict[1:2], first, verdict[3:]])
 
     monkeypatch.setattr(cycle, "decide", decide)
-    assert verify(pair, "-n", "1") == 5
+
+
+def verify(pair: tuple[str, str], *flags: str) -> int:
+    target, draft = pair
+    return main(["verify", target, "--draft", draft, "--max-tokens", "20", *flags])
+
+
+def lookup(pair: tuple[str, str], *flags: str) -> int:
+    return main(["verify", pair[0], "--max-tokens", "20", *flags])
+
+
+def drafted(line: str) -> int:
+    """Tokens drafted, as the end of the result says."""
+    found = re.search(r"; [\d,]+ of ([\d,]+) drafted tokens accepted$", line.strip())
+    assert found, line
+    return int(found[1].replace(",", ""))
+
+
+def test_an_untrained_drafter_is_identical_and_exits_with_0(
+    pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify(pair, "-n", "3") == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("3 prompts: 3 identical; ")
+    assert drafted(printed.out) > 0
+    assert "What makes a good cup of tea?" in printed.err
+
+
+def test_json_holds_every_comparison_and_the_sampling_test(
+    pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify(pair, "-n", "2", "--json", "--sampling-test") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "splashpy.verify/1"
+    assert document["draft"]["state"] == "active"
+    assert [row["outcome"] for row in document["prompts"]] == ["identical"] * 2
+    assert document["identical"] == 2
+    assert document["drafted"] == sum(row["drafted"] for row in document["prompts"])
+    assert all(row["drafted"] > 0 for row in document["prompts"])
+    assert document["error"] is None
+    assert document["sampling"]["passed"] is True
+    assert document["sampling"]["drafted"] == 2000
+
+
+def test_a_broken_acceptance_rule_ends_with_5_and_says_where(
+    pair: tuple[str, str], capsys: pytest.CaptureFixture[str], broken_rule: None
+) -> None:
+    assert verify(pair, "-n", "1", "--no-lookup") == 5
     printed = capsys.readouterr()
     assert "E-LOSSLESS" in printed.err
     assert "first at token 1" in printed.err
     assert "1 mismatch at token 1" in printed.out
+
+
+def test_lookup_alone_is_proved_with_drafts(
+    pair: tuple[str, str], repeating: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lookup(pair, "--prompts", repeating) == 0
+    assert drafted(capsys.readouterr().out) > 0
+
+
+def test_a_broken_rule_is_found_by_lookup_alone(
+    pair: tuple[str, str],
+    repeating: str,
+    capsys: pytest.CaptureFixture[str],
+    broken_rule: None,
+) -> None:
+    assert lookup(pair, "--prompts", repeating) == 5
+    assert "E-LOSSLESS" in capsys.readouterr().err
+
+
+def test_a_difference_in_json_is_one_document_with_the_error_in_it(
+    pair: tuple[str, str], capsys: pytest.CaptureFixture[str], broken_rule: None
+) -> None:
+    assert verify(pair, "-n", "1", "--json") == 5
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "splashpy.verify/1"
+    assert document["mismatch"] == 1
+    assert document["error"]["code"] == "E-LOSSLESS"
+    assert set(document["error"]) == {"code", "message", "why", "fix"}
+
+
+@pytest.mark.parametrize("run", [verify, lookup])
+def test_without_one_draft_nothing_is_proved(
+    run: Callable[..., int], pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The first token is the prefill's, the second the only one of its pass.
+    flags = ("-n", "2", "--max-tokens", "2")
+    assert run(pair, *flags) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "nothing is proved: not one token was drafted  [E-USAGE]" in printed.err
+    assert "no draft in 2 prompts with 4 answer tokens" in printed.err
+    assert "--prompts FILE" in printed.err
+
+    assert run(pair, *flags, "--json") == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["identical"] == 2
+    assert document["error"]["code"] == "E-USAGE"
+
+
+def test_draws_without_one_draft_prove_nothing_either() -> None:
+    draws = SamplingTest(
+        draws=2000, drafted=0, accepted=0, p_drafted=0.5, p_plain=0.5, bins=9
+    )
+    fault = evidence(Comparison(outcome="identical", tokens=9, drafted=3), draws)
+    assert "not one token was drafted" in fault["message"]
+    assert "no draft in 2,000 draws" in fault["why"]
+
+
+def test_a_text_that_ended_early_has_no_gap_in_json() -> None:
+    ended = Comparison(outcome="mismatch", tokens=9, drafted=3, at=4, gap=math.inf)
+    proof = Evidence(model="m", draft={}, texts=["a"], comparisons=[ended])
+    assert proof.fields()["prompts"][0]["gap"] is None
+
+
+def evidence(comparison: Comparison, sampled: SamplingTest) -> dict[str, Any]:
+    """The error of a proof with one prompt."""
+    proof = Evidence(
+        model="m",
+        draft={"reason": ""},
+        texts=["a"],
+        comparisons=[comparison],
+        sampled=sampled,
+    )
+    return proof.fields()["error"]
 
 
 def test_prompts_come_from_a_file(
@@ -79,18 +186,21 @@ def test_prompts_come_from_a_file(
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("first question\n\nsecond question\n")
     assert verify(pair, "--prompts", str(prompts)) == 0
-    assert capsys.readouterr().out == "2 prompts: 2 identical\n"
+    assert capsys.readouterr().out.startswith("2 prompts: 2 identical; ")
 
 
 @pytest.mark.parametrize(
     ("flags", "code", "needle"),
     [
-        (["--no-draft"], 2, "exclude each other"),
+        (["--no-draft"], 2, "there is no option --no-draft"),
+        (["--block-size", "1"], 2, "leaves no drafts to compare with"),
         (["--prompts", "/no/such/file"], 2, "/no/such/file"),
         (["--full"], 2, "--full goes with --files"),
         (["--block-size", "9", "--no-lookup"], 2, "8 rows"),
         (["--race"], 2, "100 columns"),
         (["--files", "--full"], 2, "no recorded digests"),
+        (["--files", "--race"], 2, "exclude each other"),
+        (["--files", "--sampling-test"], 2, "exclude each other"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -118,8 +228,25 @@ def test_a_drafter_for_another_target_is_refused_with_both_numbers(
 def test_nothing_to_compare_is_an_error(
     pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["verify", pair[0], "--no-draft"]) == 2
-    assert "drafting is off: --no-draft" in capsys.readouterr().err
+    assert main(["verify", pair[0], "--no-lookup"]) == 2
+    assert "there are no drafts to compare with  [E-USAGE]" in capsys.readouterr().err
+
+
+def test_the_terminal_of_a_race_is_looked_at_before_the_model(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["verify", "no-such-model", "--race"]) == 2
+    assert "[E-TTY]" in capsys.readouterr().err
+
+
+def test_the_page_shows_what_verify_does_without_an_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["verify", "--help-all"]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"--max-tokens .*\[256\]", page)
+    assert re.search(r"--lookup .*\[always\]", page)
+    assert "--no-draft" not in page
 
 
 def test_sizes_and_headers_are_checked(

@@ -44,7 +44,9 @@ class Driver:
             seen.append(self.events.get(timeout=60))
         return seen
 
-    def load(self, directory: Path, **options: Any) -> list[Any]:
+    def load(
+        self, directory: Path, packaged: Path | None = None, **options: Any
+    ) -> list[Any]:
         config = json.loads((directory / "config.json").read_text())
         self.engine.load(
             LoadRequest(
@@ -52,6 +54,7 @@ class Driver:
                 config=config,
                 context_max=512,
                 options=LoadOptions(**options),
+                draft=packaged,
             )
         )
         return self.until((Loaded, LoadFailed))
@@ -189,6 +192,40 @@ def test_nan_fails_one_request_and_the_others_finish(
     assert not ended["poisoned"].fatal
     assert isinstance(ended["sound"], Finished)
     assert isinstance(ended["after"], Finished)
+
+
+def test_a_packaged_drafter_that_does_not_fit_is_left_out_with_the_reason(
+    driver: Driver, model: Path, tmp_path: Path
+) -> None:
+    other = tiny.write_drafter(tmp_path / "draft", num_target_layers=9)
+    loaded = driver.load(model, other, lookup=True)[-1]
+    assert loaded.draft.state == "lookup"
+    assert "9 target layers" in loaded.draft.reason
+    assert len(tokens(driver.answer("a"))) == 12
+
+
+def test_a_drafter_that_was_asked_for_and_does_not_fit_is_refused(
+    driver: Driver, model: Path, tmp_path: Path
+) -> None:
+    other = tiny.write_drafter(tmp_path / "draft", num_target_layers=9)
+    failed = driver.load(model, draft=str(other))[-1]
+    assert isinstance(failed, LoadFailed)
+    assert failed.error.code == "E-PAIR"
+    assert "9 target layers" in failed.error.why
+
+
+def test_a_fitting_drafter_drafts_beside_lookup(
+    driver: Driver, model: Path, tmp_path: Path
+) -> None:
+    fits = tiny.write_drafter(tmp_path / "draft")
+    for options in ({}, {"draft_bits": 8}, {"block_size": 4}):
+        loaded = driver.load(model, fits, lookup=True, **options)[-1]
+        assert loaded.draft.state == "active"
+        assert loaded.draft_bytes > 0
+        drafted = driver.answer("a", prompt=tuple(range(20)) * 2)
+        plain = driver.answer("b", prompt=tuple(range(20)) * 2, draft=False)
+        assert tokens(drafted) == tokens(plain)
+        assert sum(e.drafted for e in drafted if isinstance(e, TokensCommitted)) > 0
 
 
 def test_taps_that_do_not_hold_leave_lookup_on(
