@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write a drafter in the published layout: config.json and model.safetensors.
+
+A drafter that was loaded and not changed is written as the very bytes it was read
+from. Otherwise every tensor has the dtype of the origin, bfloat16 for a new drafter;
+matrices are packed where that was asked for, or where the origin's were.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import mlx.core as mx
+
+from splashpy.errors import UsageError
+from splashpy.models.dflash2_config import Quantization
+from splashpy.training.files import save_atomic, write_atomic
+from splashpy.training.init import Student
+
+_BITS = (4, 8, 16)
+_UNPACKED = 16
+_GROUP_SIZE = 64
+
+
+def export(student: Student, directory: Path, *, bits: int | None = None) -> None:
+    """Write a drafter that ``load_drafter`` and other engines read.
+
+    Args:
+        student: what to write.
+        directory: made when it does not exist; files there are replaced.
+        bits: of the matrices: 4 or 8 packs them, 16 does not; None keeps the origin's
+            choice.
+
+    Raises:
+        UsageError: ``bits`` is not one of the choices.
+    """
+    if bits not in (*_BITS, None):
+        raise UsageError(
+            f"a drafter cannot have {bits}-bit weights", why="choices: 4, 8 and 16"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    if student.origin is not None and bits is None and not student.changed:
+        _copy_files(student.origin, directory)
+        return
+    packing = _packing(student, bits)
+    config = dict(student.config)
+    if bits is not None:
+        config.pop("quantization", None)
+        if packing is not None:
+            group, width = packing.group_size, packing.bits
+            config["quantization"] = {"group_size": group, "bits": width}
+    save_atomic(directory / "model.safetensors", _tensors(student, packing))
+    (directory / "model.safetensors.index.json").unlink(missing_ok=True)
+    write_atomic(directory / "config.json", json.dumps(config, indent=2) + "\n")
+
+
+def _copy_files(origin: Path, directory: Path) -> None:
+    if origin.resolve() == directory.resolve():
+        return
+    weights = [file.name for file in origin.glob("model*.safetensors*")]
+    for old in directory.glob("model*.safetensors*"):
+        if old.name not in weights:  # a stale index would name the wrong shards
+            old.unlink()
+    for file in (*(origin / name for name in weights), origin / "config.json"):
+        unfinished = directory / f".{file.name}.unfinished"
+        shutil.copyfile(file, unfinished)
+        unfinished.replace(directory / file.name)
+
+
+def _packing(student: Student, bits: int | None) -> Quantization | None:
+    if bits is None:
+        return student.network.config.quantization
+    if bits == _UNPACKED:
+        return None
+    return Quantization(group_size=_GROUP_SIZE, bits=bits)
+
+
+def _tensors(student: Student, packing: Quantization | None) -> dict[str, mx.array]:
+    tensors: dict[str, mx.array] = {}
+    for name, array in student.weights.items():
+        path, _, leaf = name.rpartition(".")
+        array = array.astype(student.dtype)
+        settings = packing.of(path) if packing and leaf == "weight" else None
+        matrix = array.ndim == 2
+        if settings and matrix and not array.shape[1] % settings.group_size:
+            packed = mx.quantize(
+                array,
+                group_size=settings.group_size,
+                bits=settings.bits,
+                mode=settings.mode,
+            )
+            # Some number formats have no biases.
+            parts = zip(("weight", "scales", "biases"), packed, strict=False)
+            tensors |= {f"{path}.{part}": value for part, value in parts}
+        else:
+            tensors[name] = array
+    return tensors
