@@ -42,9 +42,9 @@ def cli_page() -> str:
         "errors go to stderr. With `--json` the result is one JSON document whose "
         '`schema` is `"splashpy.<command>/1"`; within a number, fields are only added. '
         "An error in JSON mode is a document with the schema `splashpy.error/1` on "
-        "stdout, with the same exit code; what `splashpy verify` finds is in the `error` "
-        "of its own document. `splashpy run --json-stream` prints every engine event "
-        "instead, one JSON object on a line.",
+        "stdout, with the same exit code; what `splashpy verify` finds is in the "
+        "`error` of its own document. `splashpy run --json-stream` prints every engine "
+        "event instead, one JSON object on a line.",
     ]
     for name in commands.listed():
         parts += [f"## splashpy {name}", fenced(render(command(name), rare=True))]
