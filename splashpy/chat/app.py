@@ -8,7 +8,9 @@ Read on in ``session.py`` (the state), ``conversation.py`` (state and engine) an
 from __future__ import annotations
 
 import asyncio
+import select
 import signal
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -29,6 +31,7 @@ from splashpy.sanitize import sanitize_line
 from splashpy.units import format_bytes
 
 _SIGNAL_BASE = 128  # a shell's exit code for a program that ended by a signal
+_LOOK_SECONDS = 2.0  # between two looks whether the terminal is still there
 
 
 class ChatApp(App[None]):
@@ -67,9 +70,19 @@ class ChatApp(App[None]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             loop.add_signal_handler(number, self._leave, _SIGNAL_BASE + number)
+        if not self.is_headless:
+            self.set_interval(_LOOK_SECONDS, self._look_for_terminal)
         self.push_screen(
             ChatScreen(self.conversation, first_message=self._first_message)
         )
+
+    def _look_for_terminal(self) -> None:
+        """Leave when the terminal is gone without a signal: nobody could any more."""
+        assert sys.__stdin__ is not None  # or there would be no screen
+        poll = select.poll()
+        poll.register(sys.__stdin__, 0)
+        if any(state & select.POLLHUP for _, state in poll.poll(0)):
+            self._leave(_SIGNAL_BASE + signal.SIGHUP)
 
     def _leave(self, return_code: int) -> None:
         self.exit(return_code=return_code)

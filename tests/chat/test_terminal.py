@@ -65,6 +65,10 @@ class Terminal:
     def press(self, keys: bytes) -> None:
         os.write(self._master, keys)
 
+    def vanish(self) -> None:
+        os.close(self._master)
+        self._master = os.open(os.devnull, os.O_RDWR)
+
     def read_until(self, true: Callable[[], object]) -> None:
         end = time.perf_counter() + PATIENCE_SECONDS
         while not true():
@@ -113,6 +117,14 @@ def test_leaving_restores_the_terminal(terminal: Terminal) -> None:
     terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
 
     assert terminal.program.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_terminal_that_vanished_without_a_signal_ends_the_chat(
+    terminal: Terminal,
+) -> None:
+    terminal.read_until(lambda: b"ctrl+j new line" in terminal.written)
+    terminal.vanish()
+    assert terminal.program.wait(PATIENCE_SECONDS) == 128 + signal.SIGHUP
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
