@@ -15,9 +15,8 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from splashpy.client.client import EngineClient
 from splashpy.errors import EngineDiedError, PermissionDeniedError
 from splashpy.protocol import Command, Event, Shutdown
 from splashpy.wire import event_from_line, to_line
@@ -29,7 +28,7 @@ _GRACE_SECONDS = 1.5
 _TERMINATE_SECONDS = 2.0
 
 
-class ChildClient:
+class ChildClient(EngineClient):
     """Owns one engine process; made by :meth:`spawn`."""
 
     def __init__(
@@ -118,17 +117,6 @@ class ChildClient:
             self._ask_to_end()
         self.process.wait()
         self._channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _ask_to_end(self) -> None:
         # On a thread of its own: an engine that no longer reads must not keep us here.

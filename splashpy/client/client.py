@@ -10,7 +10,7 @@ from splashpy.protocol import Command, Event
 
 
 class EngineClient(Protocol):
-    """One conversation with one engine host.
+    """One conversation with one engine host; subclass it to share the block form.
 
     ``send`` may be called from any thread; one thread at a time calls ``receive``.
     """
@@ -39,7 +39,7 @@ class EngineClient(Protocol):
 
     def __enter__(self) -> Self:
         """Closes the client on leaving the block."""
-        ...
+        return self
 
     def __exit__(
         self,
@@ -48,4 +48,4 @@ class EngineClient(Protocol):
         trace: TracebackType | None,
     ) -> None:
         """Closes the client."""
-        ...
+        self.close()

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import atexit
 import queue
-from types import TracebackType
-from typing import Self
 
+from splashpy.client.client import EngineClient
 from splashpy.errors import EngineDiedError, UsageError
 from splashpy.host.host import Host
 from splashpy.protocol import Command, Event, Failure
@@ -16,7 +15,7 @@ from splashpy.wire import check
 _GRACE_SECONDS = 1.5
 
 
-class InProcessClient:
+class InProcessClient(EngineClient):
     """Commands and events cross as objects; the host has its own two threads."""
 
     def __init__(self) -> None:
@@ -61,17 +60,6 @@ class InProcessClient:
         self._closed = True
         atexit.unregister(self.close)
         self._host.close(0 if now else _GRACE_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _death(self) -> EngineDiedError:
         if self._fatal is None:

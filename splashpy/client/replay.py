@@ -19,8 +19,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from splashpy.client.client import EngineClient
 from splashpy.errors import EngineDiedError, UsageError
@@ -118,19 +116,6 @@ class ReplayClient(EngineClient):
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-
-    def __enter__(self) -> Self:
-        """Closes the client on leaving the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Closes the client."""
-        self.close()
 
     def _answer(self, command: Command) -> list[Timed]:
         if isinstance(command, Hello):
@@ -232,19 +217,6 @@ class Recorder(EngineClient):
         self._client.close(now=now)
         with self._lock:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        """Closes the client on leaving the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Closes the client."""
-        self.close()
 
 
 def recorded_line(timed: Timed) -> str:
