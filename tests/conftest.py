@@ -6,8 +6,7 @@
 - Random generators start from fixed seeds; hypothesis is derandomized.
 - mlx uses its reference BLAS, where a block of rows equals one-row decoding bit for
   bit. ``SPLASHPY_BLAS=auto`` in the environment overrides it.
-- Tests marked ``metal`` need a Metal GPU; tests marked ``network`` run only when asked
-  for (``-m network``).
+- Tests marked ``metal`` need a Metal GPU.
 """
 
 from __future__ import annotations
@@ -30,6 +29,9 @@ blas.prepare()
 
 import mlx.core as mx  # noqa: E402
 
+from splashpy.drafting.drafter import Proposal  # noqa: E402
+from splashpy.engine import cycle, prefill  # noqa: E402
+from splashpy.engine.sequence import Sequence  # noqa: E402
 from splashpy.packing.build import build  # noqa: E402
 from splashpy.packing.fetch import Supply  # noqa: E402
 from splashpy.packing.recipe import find_recipe  # noqa: E402
@@ -50,7 +52,6 @@ def _reads_a_hub(name: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def clean_environment(
-    request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
@@ -62,8 +63,7 @@ def clean_environment(
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("SPLASHPY_HOME", str(home))
     monkeypatch.setenv("HF_HOME", str(home / "hf"))
-    if not request.node.get_closest_marker("network"):
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     return home
 
 
@@ -74,19 +74,13 @@ def fixed_seeds() -> None:
     np.random.seed(0)
 
 
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what this machine cannot run, with the reason."""
-    no_metal = pytest.mark.skip(reason="needs a Metal GPU")
-    no_network = pytest.mark.skip(reason="reaches the network; select with -m network")
-    without_gpu = not mx.metal.is_available()
-    wants_network = "network" in (config.getoption("-m") or "")
+    if mx.metal.is_available():
+        return
     for item in items:
-        if without_gpu and item.get_closest_marker("metal"):
-            item.add_marker(no_metal)
-        if not wants_network and item.get_closest_marker("network"):
-            item.add_marker(no_network)
+        if item.get_closest_marker("metal"):
+            item.add_marker(pytest.mark.skip(reason="needs a Metal GPU"))
 
 
 @pytest.fixture(scope="session")
@@ -106,3 +100,23 @@ def demo(demo_cache: Path) -> Path:
         if IN_CI:
             raise
         pytest.skip(f"the demo's weights cannot be fetched: {error.message}")
+
+
+@pytest.fixture
+def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An acceptance rule that keeps the first drafted token unseen."""
+    sound = cycle.decide
+
+    def decide(
+        sequence: Sequence, logits: mx.array, proposal: Proposal, position: int
+    ) -> mx.array:
+        verdict = sound(sequence, logits, proposal, position)
+        if not len(proposal):
+            return verdict
+        kept = mx.maximum(verdict[0:1], 1)
+        rest = verdict[3:]
+        return mx.concatenate([kept, verdict[1:2], proposal.token_ids[:1], rest])
+
+    monkeypatch.setattr(cycle, "decide", decide)
+    monkeypatch.setattr("splashpy.bench.distribution.decide", decide)
+    assert prefill.decide is sound

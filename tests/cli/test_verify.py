@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
 import pytest
 import tiny
 
@@ -16,9 +15,6 @@ from splashpy.bench.distribution import SamplingTest
 from splashpy.bench.lossless import Comparison
 from splashpy.cli import main
 from splashpy.cli.verdict import Evidence
-from splashpy.drafting.drafter import Proposal
-from splashpy.engine import cycle
-from splashpy.engine.sequence import Sequence
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +30,6 @@ def repeating(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("prompts") / "repeating.txt"
     file.write_text("the fox jumps over the dog. " * 4)
     return str(file)
-
-
-@pytest.fixture
-def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An acceptance rule that keeps the first drafted token unseen."""
-    sound = cycle.decide
-
-    def decide(
-        sequence: Sequence, logits: mx.array, proposal: Proposal, position: int
-    ) -> mx.array:
-        verdict = sound(sequence, logits, proposal, position)
-        if not len(proposal):
-            return verdict
-        first = proposal.token_ids[:1]
-        kept = mx.maximum(verdict[:1], 1)
-        return mx.concatenate([kept, verdict[1:2], first, verdict[3:]])
-
-    monkeypatch.setattr(cycle, "decide", decide)
 
 
 def verify(pair: tuple[str, str], *flags: str) -> int:
