@@ -10,14 +10,14 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_flatten, tree_map
+from mlx.utils import tree_flatten, tree_map, tree_map_with_path
 from mlx_lm.utils import _get_classes
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
 from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.models.dflash2_parse import parse_config
-from splashpy.models.loading import _facts
+from splashpy.models.loading import make_target
 from splashpy.models.target import MlxLmTarget
 
 CHATML = (
@@ -27,8 +27,107 @@ CHATML = (
 )
 VOCAB = 260  # 256 bytes, padding up to a multiple of the quantization group aside
 
+_DELTA = {
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32,
+    "linear_conv_kernel_dim": 4,
+    "full_attention_interval": 4,
+}
+_ROUTED = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "decoder_sparse_step": 1,
+    "moe_intermediate_size": 32,
+    "norm_topk_prob": True,
+}
+_LATENT = {
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "routed_scaling_factor": 1.0,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 24,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "topk_method": "noaux_tc",
+    "scoring_func": "sigmoid",
+    "norm_topk_prob": True,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_layer_freq": 1,
+    "first_k_dense_replace": 1,
+    "attention_bias": False,
+}
+_WINDOWED = ["sliding_attention", "full_attention"] * 2
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen3": {},
+    "qwen3_moe": {**_ROUTED, "mlp_only_layers": [1]},
+    "qwen3_5": {
+        **_DELTA,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.5,
+        },
+    },
+    "qwen3_5_moe": {**_DELTA, **_ROUTED, "shared_expert_intermediate_size": 32},
+    "qwen3_next": {
+        **_DELTA,
+        **_ROUTED,
+        "shared_expert_intermediate_size": 32,
+        "mlp_only_layers": [0],
+        "partial_rotary_factor": 0.5,
+    },
+    "gemma4": {
+        "sliding_window": 8,
+        "layer_types": _WINDOWED,
+        "global_head_dim": 32,
+        "num_kv_shared_layers": 0,
+        "hidden_size_per_layer_input": 0,
+        "final_logit_softcapping": 3.0,
+        "tie_word_embeddings": True,
+    },
+    "gpt_oss": {
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 8,
+        "layer_types": _WINDOWED,
+    },
+    "muse_glimmer": {"sliding_window": 8},
+    "glm_moe_dsa": {
+        **_LATENT,
+        "index_head_dim": 16,
+        "index_n_heads": 2,
+        "index_topk": 24,
+        "rope_parameters": {"rope_theta": 10000.0},
+    },
+    "minimax": {
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 32,
+        "rotary_dim": 8,
+    },
+    "kimi_k25": _LATENT,
+}
+"""What a configuration needs beyond a llama's, for every kind of target."""
+
+_NESTED = ("gemma4", "kimi_k25")  # their text model has a configuration of its own
+
 
 def config(model_type: str = "llama", **changes: Any) -> dict[str, Any]:
+    flat = _flat_config(model_type, **{**FAMILIES.get(model_type, {}), **changes})
+    if model_type not in _NESTED:
+        return flat
+    return {**flat, "text_config": dict(flat)}
+
+
+def _flat_config(model_type: str, **changes: Any) -> dict[str, Any]:
     return {
         "model_type": model_type,
         "architectures": ["TinyForCausalLM"],
@@ -53,27 +152,31 @@ def model(model_type: str = "llama", *, seed: int = 0, **changes: Any) -> nn.Mod
     keys = iter(mx.random.split(mx.random.key(seed), 4096))
     # Wider than the usual initialisation: argmax gaps far above float rounding.
     network.update(
-        tree_map(
-            lambda a: (
+        tree_map_with_path(
+            lambda name, a: (
                 mx.random.normal(a.shape, key=next(keys)) * 0.25
                 if a.ndim > 1
-                else 1 + 0.1 * mx.random.normal(a.shape, key=next(keys))
+                else _level(name) + 0.1 * mx.random.normal(a.shape, key=next(keys))
             ),
             network.parameters(),
         )
     )
+    network.eval()
     mx.eval(network.parameters())
     return network
 
 
+def _level(name: str) -> float:
+    """Around 1, but a recurrent state shall remember more than a few rows."""
+    return -2.0 if name.endswith("A_log") else 1.0
+
+
 def target(model_type: str = "llama", *, seed: int = 0, **changes: Any) -> MlxLmTarget:
-    facts = _facts(
-        config(model_type, **changes),
-        512,
-        0,
-        network := model(model_type, seed=seed, **changes),
-    )
-    return MlxLmTarget(network, facts)
+    return target_of(model(model_type, seed=seed, **changes), model_type)
+
+
+def target_of(network: nn.Module, model_type: str) -> MlxLmTarget:
+    return make_target(network, model_type, 512, 0)
 
 
 def write_tokenizer(directory: Path) -> None:
@@ -105,6 +208,24 @@ def write_model(directory: Path, model_type: str = "llama", **changes: Any) -> P
         str(directory / "model.safetensors"), dict(tree_flatten(network.parameters()))
     )
     (directory / "config.json").write_text(json.dumps(config(model_type, **changes)))
+    return directory
+
+
+def write_teachable(directory: Path, share: float = 0.1) -> Path:
+    """As :func:`write_model`, but the last tokens nearly decide the next one.
+
+    Args:
+        directory: of the model.
+        share: of the layers in what is said; more of it is harder to learn.
+    """
+    write_tokenizer(directory)
+    network: Any = model()
+    for layer in network.model.layers:
+        weights = layer.parameters()
+        layer.update(tree_map(lambda a: a * share if a.ndim > 1 else a, weights))
+    weights = dict(tree_flatten(network.parameters()))
+    mx.save_safetensors(str(directory / "model.safetensors"), weights)
+    (directory / "config.json").write_text(json.dumps(config()))
     return directory
 
 
@@ -173,7 +294,6 @@ class ScriptedDrafter:
         block_size: rows of one verify pass.
     """
 
-    needs_tokens = True
     feature_layers: tuple[int, ...] = ()
 
     def __init__(
@@ -194,6 +314,9 @@ class ScriptedDrafter:
 
     def new_state(self) -> list[int]:
         return []
+
+    def idle(self, state: list[int]) -> bool:
+        return False
 
     def observe(
         self,

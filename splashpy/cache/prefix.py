@@ -4,6 +4,9 @@
 One run is kept: the state of the latest request with the tokens its rows belong to.
 The next turn of a conversation begins with exactly those tokens, takes the state over
 without a copy and computes only what is new. Token ids decide, nothing else.
+
+A state with windows or recurrent layers cannot be cut anywhere: it goes back to the
+nearest row it can come to exactly, or the prompt is read from its beginning.
 """
 
 from __future__ import annotations
@@ -39,16 +42,18 @@ class PrefixCache:
     def take(self, token_ids: Sequence[int]) -> PrefixHit | None:
         """Hand the stored state over, shortened to what it shares with a prompt.
 
-        At least one prompt token is left to compute: a state holds no logits. After a
-        hit the cache is empty until the next :meth:`insert`.
+        It is shortened further where the state cannot end exactly there. At least one
+        prompt token is left to compute: a state holds no logits. After a hit the cache
+        is empty until the next :meth:`insert`.
         """
         state, self._state = self._state, None
         shared = _shared_length(self._tokens, token_ids[:-1])
         self._tokens = []
-        if state is None or shared < MIN_REUSE:
+        length = 0 if state is None else state.nearest(shared)
+        if state is None or length < MIN_REUSE:
             return None
-        state.roll_back(shared)
-        return PrefixHit(shared, state)
+        state.roll_back(length)
+        return PrefixHit(length, state)
 
     def insert(self, token_ids: Sequence[int], state: TargetState) -> None:
         """Keep ``state``, whose rows belong to exactly ``token_ids``.

@@ -66,6 +66,7 @@ class DFlashConfig:
         output_multiplier: factor on draft logits.
         softcap: limit of draft logits after the factor; None without one.
         quantization: how packed matrices are stored; None in a plain file.
+        frequent_tokens: ascending ids of the only tokens to draft; None drafts any.
         notes: sentences a person should see, such as an assumed default.
     """
 
@@ -95,6 +96,7 @@ class DFlashConfig:
     output_multiplier: float
     softcap: float | None
     quantization: Quantization | None
+    frequent_tokens: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
 
     @property

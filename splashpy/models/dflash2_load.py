@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,16 @@ from mlx.utils import tree_flatten
 from splashpy.errors import IntegrityError, ModelKindError, UsageError
 from splashpy.kernels import metal
 from splashpy.models.dflash2 import DFlashNetwork
-from splashpy.models.dflash2_config import Quantization, check_pair
+from splashpy.models.dflash2_config import DFlashConfig, Quantization, check_pair
 from splashpy.models.dflash2_parse import parse_config
 from splashpy.models.loading import Progress, to_float32
+from splashpy.models.splash_load import (
+    read_splash_draft,
+    read_splash_draft_config,
+)
 from splashpy.models.target import TargetFacts
+from splashpy.package.frequent_tokens import read_frequent_tokens
+from splashpy.package.splash.package import is_splash
 from splashpy.units import format_bytes
 
 UNPACKED_BITS = 16
@@ -56,7 +63,8 @@ def load_drafter(
     """Read a drafter; must run on the thread that will use it.
 
     Args:
-        directory: config.json and model.safetensors, or shards with their index.
+        directory: config.json and model.safetensors, or shards with their index;
+            perhaps frequent_tokens.json.
         target: facts of the target it shall draft for; checked before any weight is
             read.
         bits: of the matrices: 4 or 8 packs them, 16 unpacks them, None keeps them.
@@ -69,14 +77,15 @@ def load_drafter(
     Raises:
         UsageError: ``bits`` is not one of the choices.
         PairError: the drafter was not made for this target.
-        ModelKindError: not a drafter, or tensors are missing, unknown or misshapen.
+        ModelKindError: not a drafter, tensors are missing, unknown or misshapen, or
+            frequent_tokens.json lists what cannot be drafted.
         IntegrityError: a file is missing, damaged or cut short.
     """
     if bits not in (*_BITS, None):
         raise UsageError(
             f"a drafter cannot have {bits}-bit weights", why="choices: 4, 8 and 16"
         )
-    config = parse_config(_read_json(directory / "config.json"), str(directory))
+    config = _read_config(directory)
     check_pair(config, target)
     tensors = _read_tensors(directory)
     network = DFlashNetwork(config)
@@ -96,6 +105,18 @@ def load_drafter(
     return network
 
 
+def _read_config(directory: Path) -> DFlashConfig:
+    if is_splash(directory):
+        return parse_config(read_splash_draft_config(directory), str(directory))
+    config = parse_config(_read_json(directory / "config.json"), str(directory))
+    tokens = read_frequent_tokens(
+        directory,
+        vocab_size=config.vocab_size,
+        at_least=max(config.selector_top_k, 1),
+    )
+    return replace(config, frequent_tokens=tokens)
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -110,6 +131,8 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_tensors(directory: Path) -> dict[str, mx.array]:
     """Every tensor under its published name, not read from disk yet."""
+    if is_splash(directory):
+        return read_splash_draft(directory)
     tensors: dict[str, mx.array] = {}
     for path in _weight_files(directory):
         try:

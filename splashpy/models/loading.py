@@ -10,22 +10,35 @@ row whatever the row count, so a block would gain nothing, and bfloat16 is slow.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_map
-from mlx_lm.utils import load_model
+from mlx_lm.models.mla import MultiLinear, QuantizedMultiLinear
+from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
+from mlx_lm.utils import MODEL_REMAPPING, load_model
 
 from splashpy.errors import ModelKindError
-from splashpy.models.target import MlxLmTarget, TargetFacts, find_backbone
-
-SUPPORTED = ("llama", "qwen3")
-"""Architectures whose state can be rolled back exactly, by ``model_type``."""
+from splashpy.models.architecture import DRAFTABLE, find_backbone, find_text_model
+from splashpy.models.examination import examine
+from splashpy.models.splash_load import read_splash_target
+from splashpy.models.target import MlxLmTarget, TargetFacts
+from splashpy.package.splash.package import is_splash
 
 _GROUP_BYTES = 1 << 30  # evaluated at once: progress steps and peak memory
 _GROUPS_AT_LEAST = 8  # a small model still shows a moving bar
+
+_QUANTIZED = (
+    nn.QuantizedLinear,
+    nn.QuantizedEmbedding,
+    QuantizedSwitchLinear,
+    QuantizedMultiLinear,
+)
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes total)."""
@@ -47,28 +60,44 @@ def load_target(
         ModelKindError: the architecture is not supported or the weights do not fit
             the configuration.
     """
-    model_type = config.get("model_type", "")
-    if model_type not in SUPPORTED or config.get("sliding_window_pattern"):
-        raise ModelKindError(
-            f"{directory.name}: model_type {model_type!r} is not supported yet",
-            why=f"supported architectures: {', '.join(SUPPORTED)}",
-        )
+    model_type = str(config.get("model_type", ""))
+    check_model_type(directory.name, model_type)
     try:
-        model, _ = load_model(directory, lazy=True)
-    except (ValueError, KeyError, TypeError) as error:
+        model = _read(directory, config)
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise ModelKindError(
             f"{directory.name}: weights and config.json do not fit", why=str(error)
         ) from None
-    if any(
-        getattr(layer, "use_sliding", False) for layer in find_backbone(model).layers
-    ):
-        raise ModelKindError(
-            f"{directory.name}: sliding-window layers are not supported yet"
-        )
     if mx.default_device() == mx.cpu:
         to_float32(model)
     total = _evaluate_in_groups(model, progress)
-    return MlxLmTarget(model, _facts(config, context_max, total, model))
+    return make_target(model, model_type, context_max, total)
+
+
+def _read(directory: Path, config: dict[str, Any]) -> nn.Module:
+    if is_splash(directory):
+        return read_splash_target(directory, config)
+    return load_model(directory, lazy=True)[0]
+
+
+def check_model_type(name: str, model_type: str) -> None:
+    """Refuse an architecture that mlx-lm does not have.
+
+    Args:
+        name: what to call the model.
+        model_type: as in its config.json.
+
+    Raises:
+        ModelKindError: no module of mlx-lm implements it.
+    """
+    module = MODEL_REMAPPING.get(model_type, model_type)
+    if module.isidentifier() and find_spec(f"mlx_lm.models.{module}"):
+        return
+    raise ModelKindError(
+        f"{name}: model_type {model_type!r} is not supported",
+        why=f"mlx-lm {version('mlx-lm')} does not have it; drafters are known for "
+        f"{', '.join(DRAFTABLE)}",
+    )
 
 
 def to_float32(model: nn.Module) -> None:
@@ -76,7 +105,7 @@ def to_float32(model: nn.Module) -> None:
     plain = [
         (name, _dequantized(module))
         for name, module in model.named_modules()
-        if isinstance(module, nn.QuantizedLinear | nn.QuantizedEmbedding)
+        if isinstance(module, _QUANTIZED) and module.get("global_scale") is None
     ]
     for name, module in plain:
         _replace(model, name, module)
@@ -89,25 +118,35 @@ def to_float32(model: nn.Module) -> None:
     )
 
 
-def _dequantized(layer: nn.QuantizedLinear | nn.QuantizedEmbedding) -> nn.Module:
+def _dequantized(layer: Any) -> nn.Module:
     biases = layer.get("biases")
     weight = mx.dequantize(
         layer.weight,
-        layer.scales.astype(mx.float32),
-        None if biases is None else biases.astype(mx.float32),
+        _exact(layer.scales),
+        None if biases is None else _exact(biases),
         group_size=layer.group_size,
         bits=layer.bits,
         mode=layer.mode,
+        dtype=mx.float32,
     ).astype(mx.float32)
     if isinstance(layer, nn.QuantizedEmbedding):
-        module: nn.Module = nn.Embedding(1, 1)
-        module.weight = weight
-        return module
-    module = nn.Linear(1, 1, bias="bias" in layer)
+        module: Any = nn.Embedding(1, 1)
+    elif isinstance(layer, QuantizedSwitchLinear):
+        module = SwitchLinear(1, 1, 1, bias="bias" in layer)
+    elif isinstance(layer, QuantizedMultiLinear):
+        module = MultiLinear(1, 1, 1)
+    else:
+        module = nn.Linear(1, 1, bias="bias" in layer)
     module.weight = weight
     if "bias" in layer:
         module.bias = layer.bias
     return module
+
+
+def _exact(scales: mx.array) -> mx.array:
+    """Floats in full width; scales that are packed numbers stay as they are."""
+    floating = mx.issubdtype(scales.dtype, mx.floating)
+    return scales.astype(mx.float32) if floating else scales
 
 
 def _replace(model: Any, name: str, module: nn.Module) -> None:
@@ -138,23 +177,36 @@ def _evaluate_in_groups(model: nn.Module, progress: Progress) -> int:
     return total
 
 
-def _facts(
-    config: dict[str, Any], context_max: int, weight_bytes: int, model: nn.Module
-) -> TargetFacts:
-    args: Any = model.args
-    head_dim = getattr(args, "head_dim", None)
-    head_dim = head_dim or args.hidden_size // args.num_attention_heads
-    itemsize = 4 if mx.default_device() == mx.cpu else 2
-    return TargetFacts(
-        model_type=config["model_type"],
+def make_target(
+    model: nn.Module, model_type: str, context_max: int, weight_bytes: int
+) -> MlxLmTarget:
+    """A target from a model in memory, compared with the model it stands for.
+
+    Args:
+        model: of one of mlx-lm's ``Model`` classes, its weights evaluated.
+        model_type: architecture name, as in config.json.
+        context_max: tokens of prompt plus answer.
+        weight_bytes: bytes of the weights.
+
+    Raises:
+        ModelKindError: the model keeps a state that cannot be rolled back.
+    """
+    args: Any = find_text_model(model).args
+    sizes = [getattr(args, name, None) for name in ("vocab_size", "hidden_size")]
+    if None in sizes:
+        raise ModelKindError(
+            f"model_type {model_type!r} is not supported",
+            why="mlx-lm keeps its width or vocabulary under another name",
+        )
+    facts = TargetFacts(
+        model_type=model_type,
         vocab_size=args.vocab_size,
         hidden_size=args.hidden_size,
-        num_layers=args.num_hidden_layers,
+        num_layers=len(find_backbone(model).layers),
         context_max=context_max,
-        kv_bytes_per_token=2
-        * args.num_hidden_layers
-        * args.num_key_value_heads
-        * head_dim
-        * itemsize,
         weight_bytes=weight_bytes,
     )
+    target = MlxLmTarget(model, facts)
+    row_nbytes = examine(target).row_nbytes
+    target.facts = replace(facts, kv_bytes_per_token=row_nbytes)
+    return target

@@ -1,112 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a target remembers of one sequence: append, roll back, measure.
+"""What a target remembers of one sequence: append, roll back, come back, measure.
 
-A *lane* is the memory of one layer. It answers the calls mlx-lm's layers make on a
-cache (``offset``, ``update_and_fetch``, ``make_mask``) and adds what speculation
-needs: a capacity known in advance and an exact roll back.
+A *lane* is the memory of one layer (``attention_lanes.py``, ``recurrent_lane.py``). It
+answers the calls mlx-lm's layers make on a cache and adds what speculation needs: a
+capacity known in advance and an exact roll back.
 
-Shapes: B batch (1), H key/value heads, L new rows, d head dimension.
+Attention without a window can be cut at any row. A window or a recurrent state can go
+back into the last block, or to a *checkpoint*: the end of a chunk of the prompt, where
+what cannot be cut was kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import mlx.core as mx
-from mlx_lm.models.base import create_causal_mask
 
-# Growth beyond the first reservation: geometric, so a long answer copies each row a
-# bounded number of times instead of once every 256 tokens.
-_GROWTH = 1.25
-_GROWTH_ROWS = 256
+from splashpy.models.attention_lanes import LaneKV, LaneList, LaneRotKV, Snapshot
+from splashpy.models.gated_delta import Replay
+from splashpy.models.recurrent_lane import LaneRecurrent
+
+Lane = LaneKV | LaneRotKV | LaneList | LaneRecurrent
+
+Read = Callable[["TargetState", mx.array], None]
+"""Let the target's layers read token ids [L] into a state."""
+
+BLOCK_ROWS = 64
+"""Rows of the longest pass that may be taken back in part."""
+
+# The end of the prompt, and the end of the chunk before it for a prompt that differs
+# in its last tokens. Each holds a copy of every window and recurrent state.
+_CHECKPOINTS = 2
 
 
-class LaneKV:
-    """Keys and values of one full-attention layer.
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The last pass, if it may be taken back in part.
 
-    Args:
-        capacity: rows to reserve at the first write.
+    Attributes:
+        first: its first row.
+        token_ids: [L].
+        replay: runs its recurrences again; None where they are not known.
     """
 
-    def __init__(self, capacity: int):
-        self.offset = 0
-        self._capacity = capacity
-        self._keys: mx.array | None = None
-        self._values: mx.array | None = None
+    first: int
+    token_ids: mx.array
+    replay: Replay | None
 
-    def update_and_fetch(
-        self, keys: mx.array, values: mx.array
-    ) -> tuple[mx.array, mx.array]:
-        """Append rows and give back all of them.
 
-        Args:
-            keys: [B, H, L, d].
-            values: [B, H, L, d].
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a state can come back to.
 
-        Returns:
-            Keys and values of every row held, [B, H, offset, d].
-        """
-        start, end = self.offset, self.offset + keys.shape[2]
-        all_keys = self._with_room(self._keys, keys, end)
-        all_values = self._with_room(self._values, values, end)
-        all_keys[..., start:end, :] = keys
-        all_values[..., start:end, :] = values
-        self._keys, self._values = all_keys, all_values
-        self.offset = end
-        return all_keys[..., :end, :], all_values[..., :end, :]
+    Attributes:
+        length: rows held there.
+        snapshots: of every lane.
+    """
 
-    def make_mask(
-        self,
-        rows: int,
-        return_array: bool = False,  # noqa: FBT001, FBT002 - mlx-lm's call
-        window_size: int | None = None,
-    ) -> mx.array | str | None:
-        """The attention mask of the next ``rows`` rows, in mlx-lm's convention."""
-        if window_size is None and not return_array:
-            return None if rows == 1 else "causal"
-        return create_causal_mask(rows, self.offset, window_size=window_size)
-
-    def roll_back(self, length: int) -> None:
-        """Keep the first ``length`` rows.
-
-        Raises:
-            ValueError: the lane holds fewer rows.
-        """
-        if not 0 <= length <= self.offset:
-            raise ValueError(f"cannot keep {length} of {self.offset} rows")
-        self.offset = length
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """The buffers, for evaluation."""
-        return [a for a in (self._keys, self._values) if a is not None]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, the reserved rows included."""
-        return sum(a.nbytes for a in self.arrays)
-
-    def _with_room(
-        self, buffer: mx.array | None, rows: mx.array, needed: int
-    ) -> mx.array:
-        batch, heads, _, width = rows.shape
-        if buffer is None:
-            capacity = max(self._capacity, needed)
-            return mx.zeros((batch, heads, capacity, width), dtype=rows.dtype)
-        have = buffer.shape[2]
-        if needed <= have:
-            return buffer
-        more = max(needed, int(have * _GROWTH)) - have
-        more += -more % _GROWTH_ROWS
-        room = mx.zeros((batch, heads, more, width), dtype=rows.dtype)
-        return mx.concatenate([buffer, room], axis=2)
+    length: int
+    snapshots: tuple[Snapshot, ...]
 
 
 class TargetState:
-    """The lanes of all layers of one sequence, always of one length."""
+    """The lanes of one sequence, always of one length.
 
-    def __init__(self, lanes: Sequence[LaneKV]):
+    Args:
+        lanes: in the order the target's layers expect them.
+        read: reads tokens again where a lane cannot be shortened; None where every
+            lane can.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], read: Read | None = None):
         self.lanes = list(lanes)
+        self._read = read
+        self._recurrent = [a for a in self.lanes if isinstance(a, LaneRecurrent)]
+        self._cut_anywhere = all(isinstance(a, LaneKV | LaneList) for a in self.lanes)
+        self._checkpoints: list[Checkpoint] = []
+        self._block: _Block | None = None
 
     @property
     def length(self) -> int:
@@ -115,19 +86,134 @@ class TargetState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(lane.nbytes for lane in self.lanes)
+        """Bytes held, those of checkpoints included."""
+        held = {id(a): a.nbytes for lane in self.lanes for a in lane.held}
+        held |= {id(a): a.nbytes for a in self._kept}
+        return sum(held.values())
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes each further row takes."""
+        return sum(lane.row_nbytes for lane in self.lanes)
 
     @property
     def arrays(self) -> list[mx.array]:
         """Every buffer; evaluating them completes a prefill chunk."""
-        return [array for lane in self.lanes for array in lane.arrays]
+        return [array for lane in self.lanes for array in lane.arrays] + self._kept
+
+    def begin(self) -> None:
+        """A pass of the target begins."""
+        for lane in self._recurrent:
+            lane.begin()
+
+    def finish(self, token_ids: mx.array, replay: Replay | None = None) -> None:
+        """A pass read a block that may be taken back in part.
+
+        Args:
+            token_ids: [L] of the pass.
+            replay: runs its recurrences again; None where they are not known.
+        """
+        rows = token_ids.shape[0]
+        for lane in self._recurrent:
+            lane.finish(rows)
+        self._block = _Block(self.length - rows, token_ids, replay)
+
+    def finish_chunk(self, rows: int) -> None:
+        """A pass read ``rows`` rows of a prompt, which nobody takes back in part."""
+        for lane in self._recurrent:
+            lane.finish(rows)
+            lane.begin()
+        self._block = None
+        if not self._cut_anywhere:
+            snapshots = tuple(lane.snapshot() for lane in self.lanes)
+            self._checkpoints.append(Checkpoint(self.length, snapshots))
+            del self._checkpoints[:-_CHECKPOINTS]
+
+    def replays_exactly(self) -> bool:
+        """Whether replaying the whole last block gives what its pass left."""
+        if self._block is None or self._block.replay is None:
+            return False
+        before = [lane.before for lane in self._recurrent]
+        again = self._block.replay(before, self.length - self._block.first)
+        return all(
+            mx.array_equal(ours, theirs, equal_nan=True).item()
+            for lane, arrays in zip(self._recurrent, again, strict=True)
+            for ours, theirs in zip(lane.arrays, arrays, strict=True)
+        )
+
+    def nearest(self, length: int) -> int:
+        """The largest number of rows, at most ``length``, to which a roll back goes.
+
+        0 where nothing of what is held can be used.
+        """
+        length = min(length, self.length)
+        if self._reaches(length) or self._inside_block(length):
+            return length
+        return max((c.length for c in self._before(length)), default=0)
 
     def roll_back(self, length: int) -> None:
-        """Forget every row from ``length`` on.
+        """Forget every row from ``length`` on; evaluates nothing.
 
         Raises:
-            ValueError: fewer than ``length`` rows are held.
+            ValueError: fewer than ``length`` rows are held, or there is no way back.
         """
+        kept = self._before(length)
+        if self._reaches(length):
+            for lane in self.lanes:
+                lane.roll_back(length)
+        elif self._inside_block(length):
+            self._cut_block(length)
+        elif kept and kept[-1].length == length:
+            for lane, snapshot in zip(self.lanes, kept[-1].snapshots, strict=True):
+                lane.restore(snapshot)
+            self._block = None
+        else:
+            raise ValueError(
+                f"cannot keep {length} of {self.length} rows: the nearest way back "
+                f"is row {self.nearest(length)}"
+            )
+        self._checkpoints = kept
+
+    @property
+    def _kept(self) -> list[mx.array]:
+        return [a for point in self._checkpoints for a in _arrays(point.snapshots)]
+
+    def _reaches(self, length: int) -> bool:
+        return all(lane.reaches(length) for lane in self.lanes)
+
+    def _before(self, length: int) -> list[Checkpoint]:
+        return [point for point in self._checkpoints if point.length <= length]
+
+    def _inside_block(self, length: int) -> bool:
+        block = self._block
+        if block is None or not block.first < length < self.length:
+            return False
+        return block.replay is not None or self._read is not None
+
+    def _cut_block(self, length: int) -> None:
+        """Keep the block's rows before ``length``, where a state cannot be cut."""
+        block = self._block
+        assert block is not None
+        rows = length - block.first
+        if block.replay is None:
+            assert self._read is not None
+            for lane in self.lanes:
+                lane.roll_back(block.first)
+            self._read(self, block.token_ids[:rows])
+            return
+        before = [lane.before for lane in self._recurrent]
+        after = block.replay(before, rows)
+        for lane, arrays in zip(self._recurrent, after, strict=True):
+            lane.replace(length, arrays)
         for lane in self.lanes:
             lane.roll_back(length)
+
+
+def _arrays(snapshots: Sequence[Snapshot]) -> list[mx.array]:
+    found: list[mx.array] = []
+    for part in snapshots:
+        if isinstance(part, mx.array):
+            found.append(part)
+        elif isinstance(part, tuple):
+            found += _arrays(part)
+    return found

@@ -6,7 +6,9 @@ keeps the output in a sink. Weights, parameter paths, the class and every other 
 in the process stay as they are; removing the tap restores the class.
 
 Layer numbers count from 0 and mean the stream after that layer, before the final
-norm. Captured arrays are lazy: a tap nobody reads costs nothing.
+norm. Where a family keeps several streams, the feature is their mean.
+
+Captured arrays are lazy: a tap nobody reads costs nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def _tapped_class(
     def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         out = parent.__call__(self, *args, **kwargs)
         # Some families return (hidden, ...): the stream comes first.
-        sink[layer_id] = out[0] if isinstance(out, tuple) else out
+        hidden = out[0] if isinstance(out, tuple) else out
+        # Several streams are [1, L, streams, D].
+        sink[layer_id] = hidden.mean(axis=-2) if hidden.ndim == 4 else hidden
         return out
 
     return type(f"Tapped{parent.__name__}", (parent,), {"__call__": call})

@@ -2,8 +2,9 @@
 """The model whose words count, as the engine sees it.
 
 ``Target`` is the door; ``MlxLmTarget`` opens it for mlx-lm's architectures, whose
-layers run unchanged: only their cache objects (``state.py``) and, where a drafter
-asks for features, taps on single layers (``tap.py``) are ours.
+layers run unchanged: only their cache objects (``state.py``) are ours, and throw-away
+subclasses of single modules that keep what passes through (``tap.py`` where a drafter
+asks for features, ``gated_delta.py`` where a recurrence must be run again).
 
 Shapes: L positions in this call, V vocabulary, F feature layers, D hidden size.
 """
@@ -17,8 +18,17 @@ from typing import Any, Protocol
 import mlx.core as mx
 import mlx.nn as nn
 
-from splashpy.errors import ModelKindError
-from splashpy.models.state import LaneKV, TargetState
+from splashpy.models.architecture import (
+    DRAFTABLE,
+    find_backbone,
+    find_text_model,
+    lane_makers,
+    logit_transform,
+    module_name,
+)
+from splashpy.models.gated_delta import DeltaRecorder, find_delta_layers
+from splashpy.models.head_rows import Head, take_rows
+from splashpy.models.state import BLOCK_ROWS, TargetState
 from splashpy.models.tap import Taps
 
 
@@ -71,16 +81,28 @@ class Target(Protocol):
         """Append ``token_ids`` [L] to the state; logits for the last ``rows`` rows.
 
         The vocabulary head runs for those rows only: 0 for all prefill chunks but the
-        last, 1 there, L when verifying.
+        last, 1 there, L when verifying. A state can be rolled back into a pass whose
+        rows were all asked for.
         """
         ...
 
     def embed(self, token_ids: mx.array) -> mx.array:
-        """[L] ids to [L, D] rows of the input embedding."""
+        """[L] ids to [L, D] rows of the input embedding, as a drafter reads them.
+
+        Scaled where the family scales its embedding by a number; raw where it
+        normalizes it.
+        """
         ...
 
     def head(self, hidden: mx.array) -> mx.array:
-        """[L, D] normed hidden rows to [L, V] logits."""
+        """[L, D] normed hidden rows to [L, V] logits.
+
+        Without the family's own factor and cap: a drafter brings its own.
+        """
+        ...
+
+    def head_rows(self, token_ids: mx.array) -> Head:
+        """A head that gives the logits of these tokens [R] only, in their order."""
         ...
 
     def tap(self, layer_ids: Sequence[int]) -> None:
@@ -89,41 +111,67 @@ class Target(Protocol):
 
 
 class MlxLmTarget:
-    """An mlx-lm model of full-attention layers behind the door.
+    """An mlx-lm model behind the door.
 
     Args:
         model: an instance of one of mlx-lm's ``Model`` classes.
         facts: what its checkpoint says.
+
+    Attributes:
+        family: the mlx-lm module the model comes from.
+
+    Raises:
+        ModelKindError: the model keeps a state that cannot be rolled back.
     """
 
     def __init__(self, model: nn.Module, facts: TargetFacts):
         self.facts = facts
         self._model: Any = model
+        self._text: Any = find_text_model(model)
         self._backbone: Any = find_backbone(model)
+        self._transform = logit_transform(self._text)
+        self._makers = lane_makers(model)
+        recurrent = find_delta_layers(self._backbone.layers)
+        self._recorder = DeltaRecorder(recurrent) if recurrent else None
         self._taps: Taps | None = None
+        self._whole = False
+        self.family = module_name(model)
 
     def new_state(self, capacity: int) -> TargetState:
         """See :class:`Target`."""
-        return TargetState([LaneKV(capacity) for _ in self._backbone.layers])
+        return TargetState([make(capacity) for make in self._makers], self._read)
 
     def forward(self, state: TargetState, token_ids: mx.array, *, rows: int) -> Forward:
         """See :class:`Target`."""
-        hidden = self._backbone(token_ids[None], cache=state.lanes)[0]
+        state.begin()
+        if self._whole and rows:
+            logits = self._model(token_ids[None], cache=state.lanes)[0][-rows:]
+        else:
+            hidden = self._backbone(token_ids[None], cache=state.lanes)[0]
+            last = hidden[hidden.shape[0] - rows :]
+            logits = self._transform(self.head(last)) if rows else self._no_logits()
+        self._finish(state, token_ids, returnable=rows == token_ids.shape[0])
         features = self._taps.take() if self._taps else None
-        last = hidden[hidden.shape[0] - rows :]
-        logits = self.head(last) if rows else mx.zeros((0, self.facts.vocab_size))
         return Forward(logits.astype(mx.float32), features)
 
     def embed(self, token_ids: mx.array) -> mx.array:
         """See :class:`Target`."""
-        return self._backbone.embed_tokens(token_ids)
+        rows = self._backbone.embed_tokens(token_ids)
+        scale = getattr(self._backbone, "embed_scale", None)
+        return rows if scale is None else rows * scale
 
     def head(self, hidden: mx.array) -> mx.array:
         """See :class:`Target`."""
-        lm_head = getattr(self._model, "lm_head", None)
+        lm_head = getattr(self._text, "lm_head", None)
         if lm_head is not None:
             return lm_head(hidden)
         return self._backbone.embed_tokens.as_linear(hidden)
+
+    def head_rows(self, token_ids: mx.array) -> Head:
+        """See :class:`Target`."""
+        lm_head = getattr(self._text, "lm_head", None)
+        tied = lm_head is None
+        return take_rows(self._backbone.embed_tokens if tied else lm_head, token_ids)
 
     def tap(self, layer_ids: Sequence[int]) -> None:
         """See :class:`Target`."""
@@ -131,20 +179,42 @@ class MlxLmTarget:
             self._taps.remove()
         self._taps = Taps(self._backbone.layers, layer_ids) if layer_ids else None
 
+    def run_whole(self) -> None:
+        """Run the whole model in every pass: its head is not the one known."""
+        self._whole = True
 
-def find_backbone(model: Any) -> Any:
-    """The module that holds the embedding, the decoder layers and the final norm.
+    def forget_recurrence(self) -> None:
+        """Read kept tokens again instead of running a recurrence again."""
+        if self._recorder:
+            self._recorder.remove()
+            self._recorder = None
 
-    Raises:
-        ModelKindError: the model has no such module.
-    """
-    for path in ("language_model.model", "model", "backbone"):
-        module = model
-        for name in path.split("."):
-            module = getattr(module, name, None)
-        if module is not None and hasattr(module, "layers"):
-            return module
-    raise ModelKindError(f"{type(model).__module__} has no list of decoder layers")
+    @property
+    def undraftable(self) -> str:
+        """Why no drafter network may be used; empty where one may."""
+        if self.family not in DRAFTABLE:
+            return f"no drafter is known for models of mlx_lm.models.{self.family}"
+        return f"the head of {self.family} is not the one known" if self._whole else ""
+
+    def _finish(
+        self, state: TargetState, token_ids: mx.array, *, returnable: bool
+    ) -> None:
+        replay = self._recorder.take() if self._recorder else None
+        if returnable and token_ids.shape[0] <= BLOCK_ROWS:
+            state.finish(token_ids, replay)
+        else:
+            state.finish_chunk(token_ids.shape[0])
+
+    def _read(self, state: TargetState, token_ids: mx.array) -> None:
+        """Read tokens for the state's sake."""
+        state.begin()
+        self._backbone(token_ids[None], cache=state.lanes)
+        self._finish(state, token_ids, returnable=True)
+        if self._taps:
+            self._taps.drop()
+
+    def _no_logits(self) -> mx.array:
+        return mx.zeros((0, self.facts.vocab_size))
 
 
 def check_taps(target: MlxLmTarget, layer_ids: Sequence[int]) -> str:
@@ -156,6 +226,8 @@ def check_taps(target: MlxLmTarget, layer_ids: Sequence[int]) -> str:
     Returns:
         An empty string, or the reason why this target cannot feed a drafter.
     """
+    if target.undraftable:
+        return target.undraftable
     ids = mx.arange(4) % target.facts.vocab_size
     plain = target._model(ids[None])[0].astype(mx.float32)
     target.tap(layer_ids)

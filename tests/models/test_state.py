@@ -3,71 +3,95 @@ from __future__ import annotations
 
 import mlx.core as mx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from splashpy.models.state import LaneKV, TargetState
-
-
-def rows(first: int, count: int) -> mx.array:
-    """[1, 1, count, 1] rows whose value is their position."""
-    return mx.arange(first, first + count, dtype=mx.float32).reshape(1, 1, count, 1)
+from splashpy.models.attention_lanes import LaneKV, LaneRotKV
+from splashpy.models.recurrent_lane import LaneRecurrent
+from splashpy.models.state import Lane, TargetState
 
 
-def held(lane: LaneKV) -> list[float]:
-    keys, values = lane.update_and_fetch(rows(0, 0), rows(0, 0))
-    assert mx.array_equal(keys, values)
-    return keys[0, 0, :, 0].tolist()
+def write(state: TargetState, rows: int, *, chunk: bool) -> None:
+    """A pass whose rows are their positions; recurrent arrays count the rows."""
+    state.begin()
+    new = mx.arange(state.length, state.length + rows, dtype=mx.float32)
+    for lane in state.lanes:
+        if isinstance(lane, LaneRecurrent):
+            lane[0] = mx.zeros(1) + lane.offset + rows
+        else:
+            lane.update_and_fetch(new[None, None, :, None], new[None, None, :, None])
+    if chunk:
+        state.finish_chunk(rows)
+    else:
+        state.finish(new.astype(mx.int32))
 
 
-def test_rows_come_back_in_the_order_they_were_written() -> None:
-    lane = LaneKV(capacity=4)
-    lane.update_and_fetch(rows(0, 3), rows(0, 3))
-    keys, _ = lane.update_and_fetch(rows(3, 2), rows(3, 2))
-    assert keys[0, 0, :, 0].tolist() == [0, 1, 2, 3, 4]
-    assert lane.offset == 5
+def attention() -> TargetState:
+    return TargetState([LaneKV(8), LaneKV(8)])
 
 
-@given(
-    st.integers(1, 40),
-    st.lists(st.tuples(st.integers(1, 300), st.integers(0, 300)), max_size=12),
-)
-def test_any_series_of_writes_and_roll_backs_equals_a_list(
-    capacity: int, steps: list[tuple[int, int]]
-) -> None:
-    lane, expected = LaneKV(capacity), []
-    for number, (count, cut) in enumerate(steps):
-        new = rows(1000 * number, count)
-        lane.update_and_fetch(new, new)
-        expected += new[0, 0, :, 0].tolist()
-        expected = expected[: max(len(expected) - cut, 0)]
-        lane.roll_back(len(expected))
-    if steps:
-        assert held(lane) == expected
-
-
-def test_growing_copies_geometrically_rarely() -> None:
-    lane, sizes = LaneKV(capacity=256), set()
-    for position in range(8192):
-        lane.update_and_fetch(rows(position, 1), rows(position, 1))
-        sizes.add(lane.arrays[0].shape[2])
-        if position % 512 == 0:
-            mx.eval(lane.arrays)
-    assert len(sizes) < 20
-
-
-def test_a_roll_back_beyond_what_is_held_is_refused_with_both_numbers() -> None:
-    lane = LaneKV(capacity=4)
-    lane.update_and_fetch(rows(0, 3), rows(0, 3))
-    with pytest.raises(ValueError, match="cannot keep 4 of 3 rows"):
-        lane.roll_back(4)
+def mixed(**parts: object) -> TargetState:
+    lanes: list[Lane] = [LaneRecurrent(1), LaneKV(8), LaneRotKV(4, 8, spare=6)]
+    return TargetState(lanes, **parts)
 
 
 def test_a_state_rolls_every_lane_back_and_counts_its_bytes() -> None:
-    state = TargetState([LaneKV(8), LaneKV(8)])
-    for lane in state.lanes:
-        lane.update_and_fetch(rows(0, 5), rows(0, 5))
+    state = attention()
+    write(state, 5, chunk=True)
     state.roll_back(2)
     assert state.length == 2
     assert [lane.offset for lane in state.lanes] == [2, 2]
     assert state.nbytes == 2 * 2 * 8 * 4  # lanes, keys and values, rows, float32
+    assert state.row_nbytes == 2 * 2 * 4
+
+
+def test_attention_alone_goes_back_to_any_row() -> None:
+    state = attention()
+    write(state, 5, chunk=True)
+    write(state, 5, chunk=True)
+    assert [state.nearest(length) for length in (0, 3, 9, 99)] == [0, 3, 9, 10]
+
+
+def test_what_cannot_be_cut_goes_back_to_the_end_of_a_chunk() -> None:
+    state = mixed()
+    for rows in (20, 30, 10):
+        write(state, rows, chunk=True)
+    # Two checkpoints are kept.
+    assert [state.nearest(n) for n in (19, 49, 50, 59, 60)] == [0, 0, 50, 50, 60]
+    state.roll_back(50)
+    assert [lane.offset for lane in state.lanes] == [50, 50, 50]
+    assert state.nearest(60) == 50
+    with pytest.raises(ValueError, match="cannot keep 49 of 50 rows"):
+        state.roll_back(49)
+
+
+def test_bytes_of_checkpoints_are_counted_once() -> None:
+    state = mixed()
+    write(state, 6, chunk=True)
+    recurrent, full, window = 4, 2 * 8 * 4, 2 * 8 * 4
+    in_sight = 2 * 3 * 4  # keys and values of the window, copied
+    assert state.nbytes == recurrent + full + window + in_sight
+
+
+def test_a_block_whose_inputs_are_unknown_is_read_again() -> None:
+    read: list[int] = []
+
+    def again(state: TargetState, token_ids: mx.array) -> None:
+        read.extend(token_ids.tolist())
+        write(state, len(token_ids), chunk=False)
+
+    state = mixed(read=again)
+    write(state, 20, chunk=True)
+    write(state, 5, chunk=False)
+    state.roll_back(23)
+    assert read == [20, 21, 22]
+    assert [lane.offset for lane in state.lanes] == [23, 23, 23]
+    state.roll_back(20)
+    assert state.length == 20
+    assert read == [20, 21, 22]  # the beginning of a block needs no reading
+
+
+def test_a_roll_back_names_the_nearest_way_back() -> None:
+    state = mixed()
+    write(state, 20, chunk=True)
+    write(state, 5, chunk=True)
+    with pytest.raises(ValueError, match=r"cannot keep 22 of 25 rows: .* row 20"):
+        state.roll_back(22)

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import mlx.core as mx
+import mlx.nn as nn
 import pytest
 import tiny
 from mlx.utils import tree_flatten
 
+from splashpy.models.architecture import find_backbone
 from splashpy.models.tap import Taps
-from splashpy.models.target import MlxLmTarget, check_taps, find_backbone
+from splashpy.models.target import MlxLmTarget, check_taps
 
 
 @pytest.fixture(params=["llama", "qwen3"])
@@ -65,6 +67,18 @@ def test_taps_of_one_model_leave_another_alone() -> None:
     first.tap((1,))
     forward = second.forward(second.new_state(4), mx.arange(4), rows=4)
     assert forward.features is None
+
+
+def test_the_feature_of_several_streams_is_their_mean() -> None:
+    class Streams(nn.Module):
+        def __call__(self, x: mx.array) -> tuple[mx.array, str]:
+            return x, "what else a layer returns"
+
+    layer = Streams()
+    taps = Taps([layer], (0,))
+    streams = mx.random.normal((1, 5, 3, 8), key=mx.random.key(0))
+    layer(streams)
+    assert mx.allclose(taps.take(), streams[0].mean(axis=1))
 
 
 def test_taps_do_not_change_the_parameters(target: MlxLmTarget) -> None:

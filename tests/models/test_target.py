@@ -6,7 +6,8 @@ import pytest
 import tiny
 
 from splashpy.errors import ModelKindError
-from splashpy.models.target import MlxLmTarget, find_backbone
+from splashpy.models.architecture import find_backbone
+from splashpy.models.target import MlxLmTarget
 
 
 @pytest.fixture(params=[("llama", False), ("llama", True), ("qwen3", True)])

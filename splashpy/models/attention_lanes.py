@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one attention layer remembers: keys and values of the rows it read.
+
+A lane answers the calls mlx-lm's layers make on a cache (``offset``,
+``update_and_fetch``, ``make_mask``, ``keys`` and ``values``). Rows always lie in time
+order, so that a block of rows and single rows sum the same numbers in the same order.
+
+Shapes: B batch (1), H key/value heads, L new rows, W window, d head dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.base import create_causal_mask
+
+# Growth beyond the first reservation: geometric, so a long answer copies each row a
+# bounded number of times instead of once every 256 tokens.
+_GROWTH = 1.25
+_GROWTH_ROWS = 256
+
+SPARE_ROWS = 512
+"""Rows a window slides over before what is visible is copied to the front."""
+
+Mask = mx.array | str | None
+Snapshot = Any
+"""Whatever a lane needs to come back to where it was; never changed."""
+
+
+class _Rows:
+    """Two buffers of rows.
+
+    Attributes:
+        offset: rows written.
+        keys: [B, H, rows, d], None before the first write.
+        values: as ``keys``.
+    """
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.keys: mx.array | None = None
+        self.values: mx.array | None = None
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """The buffers, for evaluation."""
+        return [a for a in (self.keys, self.values) if a is not None]
+
+    @property
+    def held(self) -> list[mx.array]:
+        """Every array that takes memory, the reserved rows included."""
+        return self.arrays
+
+
+class LaneKV(_Rows):
+    """Keys and values of one full-attention layer.
+
+    Args:
+        capacity: rows to reserve at the first write.
+    """
+
+    def __init__(self, capacity: int):
+        super().__init__()
+        self._capacity = capacity
+
+    def update_and_fetch(
+        self, keys: mx.array, values: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        """Append rows and give back all of them.
+
+        Args:
+            keys: [B, H, L, d].
+            values: [B, H, L, d].
+
+        Returns:
+            Keys and values of every row held, [B, H, offset, d].
+        """
+        start, end = self.offset, self.offset + keys.shape[2]
+        all_keys = self._with_room(self.keys, keys, end)
+        all_values = self._with_room(self.values, values, end)
+        all_keys[..., start:end, :] = keys
+        all_values[..., start:end, :] = values
+        self.keys, self.values = all_keys, all_values
+        self.offset = end
+        return all_keys[..., :end, :], all_values[..., :end, :]
+
+    def make_mask(
+        self,
+        rows: int,
+        return_array: bool = False,  # noqa: FBT001, FBT002 - mlx-lm's call
+        window_size: int | None = None,
+    ) -> Mask:
+        """The attention mask of the next ``rows`` rows, in mlx-lm's convention."""
+        if window_size is not None or (return_array and rows > 1):
+            return create_causal_mask(rows, self.offset, window_size=window_size)
+        return None if rows == 1 else "causal"
+
+    def reaches(self, length: int) -> bool:
+        """Whether a roll back to ``length`` rows is exact: always."""
+        return 0 <= length <= self.offset
+
+    def roll_back(self, length: int) -> None:
+        """Keep the first ``length`` rows.
+
+        Raises:
+            ValueError: the lane holds fewer rows.
+        """
+        if not self.reaches(length):
+            raise ValueError(f"cannot keep {length} of {self.offset} rows")
+        self.offset = length
+
+    def snapshot(self) -> Snapshot:
+        """A number: rows once written stay as they are until they are rolled back."""
+        return self.offset
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Come back to a snapshot of this lane's own past."""
+        self.roll_back(snapshot)
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes each further row takes."""
+        return sum(a.nbytes // a.shape[2] for a in self.arrays)
+
+    def _with_room(
+        self, buffer: mx.array | None, rows: mx.array, needed: int
+    ) -> mx.array:
+        if buffer is None:
+            return _empty(rows, max(self._capacity, needed))
+        have = buffer.shape[2]
+        if needed <= have:
+            return buffer
+        more = max(needed, int(have * _GROWTH)) - have
+        more += -more % _GROWTH_ROWS
+        return mx.concatenate([buffer, _empty(rows, more)], axis=2)
+
+
+class LaneRotKV(_Rows):
+    """Keys and values a layer with a window can still see.
+
+    The buffer holds the rows from some position on, in time order. When it is full,
+    the rows in sight move to its front. Every row a roll back into the last block
+    needs is still there, since a block is never longer than the spare rows.
+
+    Args:
+        window: rows a row sees, itself included.
+        capacity: rows the sequence is expected to have; a short one reserves less
+            than its window.
+        spare: rows beyond the window.
+    """
+
+    def __init__(self, window: int, capacity: int, spare: int = SPARE_ROWS):
+        super().__init__()
+        self._window = window
+        self._limit = window - 1 + spare
+        self._capacity = min(capacity, self._limit)
+        self._first = 0  # position of the buffer's first row
+
+    def update_and_fetch(
+        self, keys: mx.array, values: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        """Append rows and give back those any of them can see.
+
+        Args:
+            keys: [B, H, L, d].
+            values: [B, H, L, d].
+
+        Returns:
+            Keys and values, [B, H, min(offset, W - 1) + L, d] each.
+        """
+        seen = self._seen
+        self._make_room(keys, values)
+        assert self.keys is not None
+        assert self.values is not None
+        start = self.offset - self._first
+        end = start + keys.shape[2]
+        self.keys[..., start:end, :] = keys
+        self.values[..., start:end, :] = values
+        self.offset += keys.shape[2]
+        first = start - seen
+        return self.keys[..., first:end, :], self.values[..., first:end, :]
+
+    def make_mask(
+        self,
+        rows: int,
+        return_array: bool = False,  # noqa: FBT001, FBT002 - mlx-lm's call
+        window_size: int | None = None,
+    ) -> Mask:
+        """The attention mask of the next ``rows`` rows over what they are given."""
+        window = window_size or self._window
+        seen = self._seen
+        if seen + rows > window or (return_array and rows > 1):
+            return create_causal_mask(rows, seen, window_size=window)
+        return None if rows == 1 else "causal"
+
+    def reaches(self, length: int) -> bool:
+        """Whether the rows that ``length`` rows would see are all still held."""
+        first = max(0, length - (self._window - 1))
+        return self._first <= first and length <= self.offset
+
+    def roll_back(self, length: int) -> None:
+        """Keep the first ``length`` rows.
+
+        Raises:
+            ValueError: they were not written, or have slid out of the buffer.
+        """
+        if not self.reaches(length):
+            raise ValueError(
+                f"cannot keep {length} of {self.offset} rows: those before "
+                f"{self._first} are gone"
+            )
+        self.offset = length
+
+    def snapshot(self) -> Snapshot:
+        """The position and a copy of the rows in sight."""
+        if self.keys is None or self.values is None:
+            return 0, None, None
+        start, end = self.offset - self._seen - self._first, self.offset - self._first
+        rows = [mx.contiguous(a[..., start:end, :]) for a in (self.keys, self.values)]
+        return self.offset, *rows
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Come back to a snapshot, whatever was written since."""
+        self.offset, keys, values = snapshot
+        self._first = self.offset - (0 if keys is None else keys.shape[2])
+        self.keys, self.values = keys, values
+        if keys is not None:  # the snapshot itself is never written to
+            self._move(keys, values, self._limit)
+
+    row_nbytes = 0
+    """A window does not grow with the text."""
+
+    @property
+    def _seen(self) -> int:
+        """Earlier rows the next row sees."""
+        return min(self.offset, self._window - 1)
+
+    def _make_room(self, keys: mx.array, values: mx.array) -> None:
+        """Let new rows fit behind those in sight, and give a long chunk's room back."""
+        new, seen = keys.shape[2], self._seen
+        if self.keys is None or self.values is None:
+            size = max(self._capacity, new)
+            self.keys, self.values = _empty(keys, size), _empty(values, size)
+            return
+        size, held = self.keys.shape[2], self.offset - self._first
+        too_small = held + new > size
+        too_large = size > self._limit >= seen + new
+        if too_small or too_large:
+            start = held - seen
+            self._first += start
+            self._move(
+                self.keys[..., start:held, :],
+                self.values[..., start:held, :],
+                max(self._limit, seen + new),
+            )
+
+    def _move(self, keys: mx.array, values: mx.array, size: int) -> None:
+        """Put these rows at the front of buffers of ``size`` rows."""
+        room = size - keys.shape[2]
+        self.keys = mx.concatenate([keys, _empty(keys, room)], axis=2)
+        self.values = mx.concatenate([values, _empty(values, room)], axis=2)
+
+
+class LaneList:
+    """The lanes of a layer that keeps more than one, such as an indexer's keys.
+
+    Args:
+        lanes: each of the same length at all times.
+    """
+
+    def __init__(self, *lanes: LaneKV):
+        self._lanes = lanes
+
+    def __getitem__(self, index: int) -> LaneKV:
+        return self._lanes[index]
+
+    @property
+    def offset(self) -> int:
+        """Rows held."""
+        return self._lanes[0].offset
+
+    def reaches(self, length: int) -> bool:
+        """Whether every lane can roll back to ``length`` rows."""
+        return all(lane.reaches(length) for lane in self._lanes)
+
+    def roll_back(self, length: int) -> None:
+        """Keep the first ``length`` rows of every lane.
+
+        Raises:
+            ValueError: a lane holds fewer rows.
+        """
+        for lane in self._lanes:
+            lane.roll_back(length)
+
+    def snapshot(self) -> Snapshot:
+        """The snapshots of all lanes."""
+        return tuple(lane.snapshot() for lane in self._lanes)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore every lane."""
+        for lane, part in zip(self._lanes, snapshot, strict=True):
+            lane.restore(part)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """Every buffer, for evaluation."""
+        return [array for lane in self._lanes for array in lane.arrays]
+
+    @property
+    def held(self) -> list[mx.array]:
+        """Every array that takes memory."""
+        return self.arrays
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes each further row takes."""
+        return sum(lane.row_nbytes for lane in self._lanes)
+
+
+def _empty(like: mx.array, rows: int) -> mx.array:
+    batch, heads, _, width = like.shape
+    return mx.zeros((batch, heads, rows, width), dtype=like.dtype)
