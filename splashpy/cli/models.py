@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -121,11 +122,13 @@ def show(invocation: Invocation) -> int:
     facts["size_bytes"] = format_bytes(model.size_bytes)
     facts["context_max"] = format_tokens(model.context_max)
     facts["last_used"] = _when(model.last_used)
-    files = facts.pop("files")
+    files, drafters = facts.pop("files"), facts.pop("published_drafters")
     width = max(map(len, facts))
     for name, value in facts.items():
         if value not in (None, "", {}):
             invocation.output.result(f"{name:<{width}}  {_spoken(value)}")
+    for drafter in drafters:
+        invocation.output.result(f"{'drafter':<{width}}  {drafter['about']}")
     for name, size in files.items():
         invocation.output.result(f"{'file':<{width}}  {format_bytes(size):>9}  {name}")
     return 0
@@ -196,9 +199,47 @@ def _directory_fields(directory: ModelDirectory) -> dict[str, Any]:
         "target": str(directory.target),
         "draft": str(directory.draft) if directory.draft else None,
         "end_tokens": list(directory.eos_token_ids()),
+        "packing": _packing(directory.config),
         "sampling_defaults": set_here,
+        "published_drafters": _drafters(directory),
         "files": _files(directory.path),
     }
+
+
+def _packing(config: dict[str, Any]) -> dict[str, Any]:
+    """How the target's matrices are packed; empty when they are not."""
+    packed = config.get("quantization")
+    if not isinstance(packed, dict):
+        return {}
+    usual = {key: packed.get(key) for key in ("bits", "group_size", "mode")}
+    others = Counter(
+        f"{own.get('bits')} bits in groups of {own.get('group_size')}"
+        for own in packed.values()
+        if isinstance(own, dict)
+    )
+    return {**usual, **{f"modules with {how}": n for how, n in others.items()}}
+
+
+def _drafters(directory: ModelDirectory) -> list[dict[str, Any]]:
+    """Drafters published for a target of these sizes."""
+    from splashpy.package.published_drafters import TargetSizes, describe, find_drafters
+
+    target = TargetSizes(
+        directory.model_type,
+        directory.hidden_size,
+        directory.num_layers,
+        directory.vocab_size,
+    )
+    return [
+        {
+            "repo": drafter.repo or None,
+            "made_for": drafter.made_for,
+            "version": drafter.version,
+            "licence": drafter.licence or None,
+            "about": describe(drafter, target),
+        }
+        for drafter in find_drafters(target)
+    ]
 
 
 def _files(root: Path) -> dict[str, int]:

@@ -253,6 +253,8 @@ def _check_files(
         finally:
             progress.close()
         files = len(directory.manifest.files)
+    elif directory.kind == "splash":
+        files = _check_splash(invocation, directory.path, interrupts, full=full)
     elif full:
         raise UsageError(
             f"{found.name} has no recorded digests",
@@ -266,6 +268,22 @@ def _check_files(
     size = format_bytes(directory.size_bytes)
     invocation.output.result(f"{found.name}: {checked} are right ({size})")
     return 0
+
+
+def _check_splash(
+    invocation: Invocation, path: Path, interrupts: Interrupts, *, full: bool
+) -> int:
+    """Hash the files of a Splash package where asked; returns how many it lists."""
+    from splashpy.package.splash.package import SplashPackage
+
+    package = SplashPackage.open(path)
+    if full:
+        progress = invocation.progress()
+        try:
+            package.check_digests(progress.update, lambda: interrupts.requested)
+        finally:
+            progress.close()
+    return len(package.manifest.files)
 
 
 VERIFY = PageCommand(

@@ -11,10 +11,10 @@ from splashpy.errors import ModelKindError
 from splashpy.package import relative_path
 from splashpy.package.fields import Fields
 
-SourceKind = Literal["pypi-wheel", "huggingface", "recipe"]
+SourceKind = Literal["pypi-wheel", "huggingface", "recipe", "local"]
 Redistribution = Literal["allowed", "forbidden", "unknown"]
 
-_SOURCE_KINDS = ("pypi-wheel", "huggingface", "recipe")
+_SOURCE_KINDS = ("pypi-wheel", "huggingface", "recipe", "local")
 _REDISTRIBUTION = ("allowed", "forbidden", "unknown")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -44,7 +44,8 @@ class Source:
     Attributes:
         kind: ``huggingface``: ``repo_id`` is OWNER/REPO and ``revision`` a 40-hex
             commit; ``pypi-wheel``: distribution name and version; ``recipe``: folder
-            of splashpy's own repository and its version.
+            of splashpy's own repository and its version; ``local``: name of a
+            directory or file and the digest of its files.
         repo_id, revision: see ``kind``.
         files: what was taken from there.
     """

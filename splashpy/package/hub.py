@@ -29,6 +29,7 @@ from splashpy.package.progress import (
     never,
     silent,
 )
+from splashpy.package.splash.manifest import FILE_NAME as SPLASH_FILE_NAME
 from splashpy.protocol import LoadProgress
 from splashpy.version import __version__
 
@@ -117,6 +118,8 @@ def configuration(repo: str, revision: str | None = None) -> dict[str, Any]:
 def needed_files(names: Iterable[str]) -> list[str]:
     """The files of a repository that splashpy reads, sorted."""
     names = set(names)
+    if _holds_splash(names):
+        return sorted(filter(_is_needed_of_splash, names))
     native = FILE_NAME in names
     return sorted(name for name in names if _is_needed(name, native=native))
 
@@ -292,12 +295,25 @@ def _refuse_without_model(facts: RepositoryFacts) -> None:
     described = names & {FILE_NAME, "config.json"}
     if described and any(name.endswith(".safetensors") for name in names):
         return
-    splash = "manifest.json" in names and not described
-    found = "a Splash package, which splashpy does not run yet" if splash else ""
+    if _holds_splash(names):
+        return
     raise ModelKindError(
-        f"{facts.repo}: {found or 'no model in safetensors'}",
-        why="supported: splashpy packages and MLX models in safetensors",
+        f"{facts.repo}: no model in safetensors",
+        why="supported: packages of splashpy and Splash, and MLX models in safetensors",
     )
+
+
+def _holds_splash(names: set[str]) -> bool:
+    wanted = {SPLASH_FILE_NAME, "target/head.bin", "draft/model.bin"}
+    return wanted <= names and not names & {FILE_NAME, "config.json"}
+
+
+def _is_needed_of_splash(name: str) -> bool:
+    """Not the vision tower, which no text needs."""
+    folder, mark, _ = name.rpartition("/")
+    if mark:
+        return folder in ("target", "draft", "tokenizer")
+    return name == SPLASH_FILE_NAME or name.startswith(_NEEDED_NAMES)
 
 
 def _check_disk(facts: RepositoryFacts, cache: Path) -> None:

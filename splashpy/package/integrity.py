@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -70,9 +70,28 @@ def check_files(
         CancelledError: ``cancelled`` said yes.
     """
     _check_listing(directory, manifest)
-    done, total = 0, manifest.size_bytes
-    for entry in manifest.files:
+    check_entries(
+        directory, manifest.files, full=full, progress=progress, cancelled=cancelled
+    )
+
+
+def check_entries(
+    directory: Path,
+    entries: Sequence[FileEntry],
+    *,
+    full: bool,
+    progress: Progress = silent,
+    cancelled: Cancelled = never,
+) -> None:
+    """Compare listed files with what is on disk; files nobody lists are not looked at.
+
+    Args and errors as :func:`check_files`; a link that leaves the package is refused.
+    """
+    roots = _allowed_roots(directory)
+    done, total = 0, sum(entry.size for entry in entries)
+    for entry in entries:
         path = directory / entry.path
+        _check_inside(path, roots)
         _check_size(path, entry)
         if not full:
             continue
@@ -163,11 +182,7 @@ def _check_listing(directory: Path, manifest: Manifest) -> None:
         name = path.relative_to(directory).as_posix()
         if path.suffix.lower() in _EXECUTABLE:
             raise RemoteCodeError(f"{path}: executable content in a package")
-        real = Path(os.path.realpath(path))  # resolve() fails on a loop of links
-        if not any(real.is_relative_to(root) for root in roots):
-            raise IntegrityError(
-                f"{path}: a link that leaves the package", why=str(real)
-            )
+        _check_inside(path, roots)
         if name not in listed and not _may_be_unlisted(name):
             raise IntegrityError(f"{path}: not listed in {FILE_NAME}")
 
@@ -184,6 +199,12 @@ def _allowed_roots(directory: Path) -> tuple[Path, ...]:
     if root.parent.name == "snapshots":
         return root, root.parent.parent / "blobs"
     return (root,)
+
+
+def _check_inside(path: Path, roots: tuple[Path, ...]) -> None:
+    real = Path(os.path.realpath(path))  # resolve() fails on a loop of links
+    if not any(real.is_relative_to(root) for root in roots):
+        raise IntegrityError(f"{path}: a link that leaves the package", why=str(real))
 
 
 def _may_be_unlisted(name: str) -> bool:

@@ -33,7 +33,8 @@ class InstalledModel:
 
     Attributes:
         name: shortest name that finds it: short name, ``OWNER/REPO`` or the path.
-        kind: ``native`` (a splashpy package) or ``mlx`` (a plain MLX model).
+        kind: ``native`` (a splashpy package), ``splash`` (a Splash package) or
+            ``mlx`` (a plain MLX model).
         path: directory to load.
         origin: ``package`` (built here), ``hub`` (Hugging Face cache) or
             ``directory`` (named by its path).
@@ -46,7 +47,7 @@ class InstalledModel:
     """
 
     name: str
-    kind: Literal["native", "mlx"]
+    kind: Literal["native", "mlx", "splash"]
     path: Path
     origin: Origin
     model_type: str

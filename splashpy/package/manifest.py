@@ -103,7 +103,8 @@ class Manifest:
     Attributes:
         name: how people call the package.
         created_with: tool, mlx and mlx-lm versions and the device that computed.
-        created_at: UTC, ``2026-01-31T12:00:00Z``.
+        created_at: UTC, ``2026-01-31T12:00:00Z``; empty where equal inputs shall give
+            equal bytes.
         target, draft, pairing: the parts; draft and pairing are None together.
         tokens, sampling, reasoning, check: see their types; ``reasoning`` holds the
             template argument, its values and default.
@@ -113,7 +114,7 @@ class Manifest:
 
     name: str
     created_with: dict[str, str]
-    created_at: str
+    created_at: str = ""
     target: Target
     draft: Draft | None = None
     pairing: Pairing | None = None
@@ -163,7 +164,7 @@ class Manifest:
         manifest = cls(
             name=fields.text("name"),
             created_with=_string_map(fields.object("created_with")),
-            created_at=fields.text("created_at"),
+            created_at=fields.text("created_at", default=""),
             target=Target.read(fields.object("target")),
             draft=Draft.read(draft) if draft else None,
             pairing=_pairing(pairing) if pairing else None,
@@ -182,6 +183,7 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """The JSON object; optional parts that are absent are null."""
         data = dataclasses.asdict(self)
+        data["created_at"] = self.created_at or None
         files = data.pop("files")
         if self.draft:
             repo_id, revision = self.draft.trained_for

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a directory says about a model, without loading a weight.
 
-Two kinds are read: a native package (splashpy.json, ``target/``, ``tokenizer/``,
-perhaps ``draft/``) and a plain MLX model (everything in one directory, as mlx-lm and
-the Hugging Face Hub have it). Opening one checks that it is complete and holds no
-code, so a directory that opens can be loaded and may be listed as ready.
+Three kinds are read: a native package (splashpy.json, ``target/``, ``tokenizer/``,
+perhaps ``draft/``), a plain MLX model (everything in one directory, as mlx-lm and the
+Hugging Face Hub have it) and a Splash package (manifest.json). Opening one checks that
+it is complete and holds no code, so a directory that opens can be loaded and may be
+listed as ready.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from splashpy.errors import IntegrityError, ModelKindError, ModelUnknownError
 from splashpy.package.fields import Fields, read_json
 from splashpy.package.integrity import check_files, check_shards, refuse_code
 from splashpy.package.manifest import FILE_NAME, Manifest
+from splashpy.package.splash.package import SplashPackage, is_splash
 from splashpy.protocol import Sampling
 
 CONTEXT_DEFAULT = 4096
@@ -42,7 +44,8 @@ class ModelDirectory:
 
     Attributes:
         path: the directory.
-        kind: ``native`` (splashpy.json) or ``mlx`` (mlx-lm layout).
+        kind: ``native`` (splashpy.json), ``mlx`` (mlx-lm layout) or ``splash``, where
+            ``target`` and ``draft`` are the package itself.
         target: directory with config.json and model*.safetensors.
         tokenizer: directory with tokenizer.json and its companions.
         draft: directory of the drafter; None without one.
@@ -53,11 +56,11 @@ class ModelDirectory:
             ``CONTEXT_DEFAULT`` when it does not say.
         sampling: the makers' defaults; None fields where they say nothing.
         size_bytes: bytes on disk.
-        manifest: splashpy.json; None for ``mlx``.
+        manifest: splashpy.json; None for other kinds.
     """
 
     path: Path
-    kind: Literal["native", "mlx"]
+    kind: Literal["native", "mlx", "splash"]
     target: Path
     tokenizer: Path
     draft: Path | None
@@ -89,8 +92,32 @@ class ModelDirectory:
             raise ModelUnknownError(f"{path}: no such directory")
         if (path / FILE_NAME).exists():
             return cls._open_native(path)
+        if is_splash(path):
+            return cls._open_splash(path)
         _refuse_other_kinds(path)
         return cls._open(path, "mlx", path, path)
+
+    @classmethod
+    def _open_splash(cls, path: Path) -> ModelDirectory:
+        package = SplashPackage.open(path)
+        row = package.manifest.row
+        _refuse_code_in(path / "tokenizer", package.config)
+        temperature, top_p, top_k = row.sampling
+        return cls(
+            path=path,
+            kind="splash",
+            target=path,
+            tokenizer=path / "tokenizer",
+            draft=path,
+            config=package.target_config(),
+            model_type=row.model_type,
+            hidden_size=row.target.hidden_size,
+            num_layers=row.target.num_layers,
+            vocab_size=row.target.vocab_size,
+            context_max=row.target.context_max,
+            sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k),
+            size_bytes=_size_bytes(path),
+        )
 
     @classmethod
     def _open_native(cls, path: Path) -> ModelDirectory:
@@ -154,7 +181,7 @@ class ModelDirectory:
         ids |= token_ids(_text_config(self.config).get("eos_token_id"))
         for generation in _generation_configs(self.tokenizer, self.target):
             ids |= token_ids(generation.data.get("eos_token_id"))
-        ids |= _tokenizer_eos(self.tokenizer)
+        ids |= tokenizer_eos(self.tokenizer)
         return tuple(sorted(ids))
 
 
@@ -179,21 +206,13 @@ def _sane_context(value: Any) -> int:
 
 def _refuse_other_kinds(path: Path) -> None:
     """Name what was found when it is a model of a kind splashpy does not read."""
-    if (path / "manifest.json").is_file():
-        data = read_json(path / "manifest.json")
-        form = data.get("format")
-        if "schema_version" in data and isinstance(form, dict) and "name" in form:
-            name = form["name"]
-            raise ModelKindError(
-                f"{path}: a Splash package ({name}), which splashpy does not run yet",
-                why="supported: splashpy packages and MLX models in safetensors",
-            )
     if not (path / "config.json").is_file():
         gguf = any(path.glob("*.gguf"))
         found = "GGUF files" if gguf else f"neither {FILE_NAME} nor config.json"
         raise ModelKindError(
             f"{path}: not a model splashpy reads ({found})",
-            why="supported: splashpy packages and MLX models in safetensors",
+            why="supported: packages of splashpy and Splash, and MLX models in "
+            "safetensors",
         )
 
 
@@ -256,7 +275,8 @@ def _generation_configs(*directories: Path) -> Iterator[Fields]:
             yield Fields(read_json(path), str(path))
 
 
-def _tokenizer_eos(directory: Path) -> set[int]:
+def tokenizer_eos(directory: Path) -> set[int]:
+    """The end token that the tokenizer's files in a directory name, if they do."""
     path = directory / "tokenizer_config.json"
     data = read_json(path) if path.is_file() else {}
     eos = data.get("eos_token")

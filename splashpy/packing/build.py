@@ -30,6 +30,7 @@ from splashpy.errors import (
     PackageError,
     PermissionDeniedError,
     SplashError,
+    UsageError,
 )
 from splashpy.package.components import License, Quantization, Target
 from splashpy.package.disk_space import check_free
@@ -42,6 +43,7 @@ from splashpy.packing.fetch import Supply
 from splashpy.packing.gguf import read_gguf
 from splashpy.packing.greedy_check import check_target
 from splashpy.packing.huggingface import read_repository
+from splashpy.packing.part import FILE_NAME as PART_NAME
 from splashpy.packing.readme import readme
 from splashpy.packing.recipe import DraftPart, HubSource, Recipe, TargetSource
 from splashpy.packing.target_files import TargetParts, write_target
@@ -113,11 +115,11 @@ def build(
             shutil.rmtree(partial, ignore_errors=True)
             try:
                 _write(work, source, path, clock)
-                _publish(partial, destination)
+                publish(partial, destination)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
-        raise _named(error, destination) from error
+        raise write_error(error, destination) from error
     return destination
 
 
@@ -186,8 +188,10 @@ def _write(
     if recipe.draft:
         manifest = _with_draft(manifest, recipe.draft, work)
     shutil.copyfile(recipe.notice, folder / "NOTICE")
-    (folder / "README.md").write_text(readme(recipe, manifest), encoding="utf-8")
-    manifest = dataclasses.replace(manifest, files=_hashed(work))
+    (folder / "README.md").write_text(readme(recipe.title, manifest), encoding="utf-8")
+    manifest = dataclasses.replace(
+        manifest, files=hashed_files(folder, work.progress, work.cancelled)
+    )
     (folder / FILE_NAME).write_bytes(manifest.to_bytes())
 
 
@@ -200,7 +204,35 @@ def _with_draft(manifest: Manifest, part: DraftPart, work: _Work) -> Manifest:
     return dataclasses.replace(manifest, draft=draft, pairing=pairing, tokens=tokens)
 
 
-def _publish(partial: Path, destination: Path) -> None:
+def check_output(output: Path, *, force: bool) -> None:
+    """Refuse to write where something is, unless it may be replaced.
+
+    Args:
+        output: directory that would be written.
+        force: what ``pack`` and ``unpack`` wrote there may be replaced.
+
+    Raises:
+        UsageError: something is there; ``force`` replaces nothing else.
+    """
+    empty = output.is_dir() and not any(output.iterdir())
+    if empty or not output.exists():
+        return
+    ours = (FILE_NAME, "manifest.json", f"target/{PART_NAME}")
+    if not any((output / name).is_file() for name in ours):
+        raise UsageError(
+            f"{output} is there already, and it is no package",
+            why="--force replaces what pack and unpack wrote, and nothing else",
+            fix=["-o names another directory"],
+        )
+    if not force:
+        raise UsageError(
+            f"{output} is there already",
+            fix=["--force replaces it", "-o names another directory"],
+        )
+
+
+def publish(partial: Path, destination: Path) -> None:
+    """Give a complete directory its name; what had the name before is deleted."""
     replaced = destination.with_name(f".replaced-{destination.name}")
     shutil.rmtree(replaced, ignore_errors=True)
     if destination.exists():
@@ -240,36 +272,52 @@ def _target(
         vocab_size=config["vocab_size"],
         max_context=config["max_position_embeddings"],
         cache_kinds=("kv",) * num_layers,
-        quantization=_quantization(config.get("quantization")),
+        quantization=quantization_of(config.get("quantization")),
         source=source.as_source(),
         license=terms,
     )
 
 
-def _quantization(packed: dict[str, Any] | None) -> Quantization | None:
+def quantization_of(packed: dict[str, Any] | None) -> Quantization | None:
+    """What a manifest says of the ``quantization`` of a config.json."""
     if not packed:
         return None
+    mode = packed.get("mode", "affine")
     overrides = {
-        name: Quantization(bits=own["bits"], group_size=own["group_size"])
+        name: Quantization(
+            bits=own["bits"],
+            group_size=own["group_size"],
+            mode=own.get("mode", mode),
+        )
         for name, own in packed.items()
         if isinstance(own, dict)
     }
     return Quantization(
-        bits=packed["bits"], group_size=packed["group_size"], overrides=overrides
+        bits=packed["bits"],
+        group_size=packed["group_size"],
+        mode=mode,
+        overrides=overrides,
     )
 
 
-def _hashed(work: _Work) -> tuple[FileEntry, ...]:
-    files = sorted(path for path in work.folder.rglob("*") if path.is_file())
+def hashed_files(
+    folder: Path, progress: Progress, cancelled: Cancelled
+) -> tuple[FileEntry, ...]:
+    """Every file below a folder with its digest, as a manifest lists it."""
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path != folder / FILE_NAME
+    )
     done, total = 0, sum(path.stat().st_size for path in files)
     entries = []
     for path in files:
-        name = path.relative_to(work.folder).as_posix()
+        name = path.relative_to(folder).as_posix()
         size = path.stat().st_size
-        digest = sha256_file(path, work.cancelled)
+        digest = sha256_file(path, cancelled)
         entries.append(FileEntry(path=name, size=size, sha256=digest, role=_role(name)))
         done += size
-        work.progress(
+        progress(
             LoadProgress(
                 phase="verify", done=done, total=total, unit="bytes", item=name
             )
@@ -285,7 +333,8 @@ def _role(name: str) -> str:
     return _ROLES.get(folder, default)
 
 
-def _named(error: OSError, destination: Path) -> SplashError:
+def write_error(error: OSError, destination: Path) -> SplashError:
+    """What a person is told when the disk refuses a build."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskSpaceError(
             f"the disk became full while {destination.name} was built", why=str(error)

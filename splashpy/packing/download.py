@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splashpy.errors import IntegrityError, ModelKindError, PackageError
-from splashpy.models.loading import SUPPORTED
+from splashpy.errors import IntegrityError, PackageError
+from splashpy.models.loading import check_model_type
 from splashpy.package import hub, hub_cache
 from splashpy.package.integrity import check_files, refuse_code
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.package.names import ModelName
 from splashpy.package.progress import Cancelled, Progress
+from splashpy.package.splash.package import SplashPackage
 
 
 def download(
@@ -49,7 +50,7 @@ def download(
     )
     if force or path != before:
         _check_content(path, progress, cancelled)
-    _check_type(name.repo, ModelDirectory.open(path).model_type)
+    check_model_type(name.repo, ModelDirectory.open(path).model_type)
     return path
 
 
@@ -66,15 +67,7 @@ def _refuse_unsupported(name: ModelName) -> None:
     config = hub.configuration(name.repo, name.revision)
     refuse_code(config, f"{name.repo}: config.json")
     if "model_type" in config:
-        _check_type(name.repo, config["model_type"])
-
-
-def _check_type(repo: str, model_type: object) -> None:
-    if model_type not in SUPPORTED:
-        raise ModelKindError(
-            f"{repo}: model_type {model_type!r} is not supported yet",
-            why=f"supported architectures: {', '.join(SUPPORTED)}",
-        )
+        check_model_type(name.repo, str(config["model_type"]))
 
 
 def _check_content(path: Path, progress: Progress, cancelled: Cancelled) -> None:
@@ -85,9 +78,17 @@ def _check_content(path: Path, progress: Progress, cancelled: Cancelled) -> None
             f"{damaged[0]}: its SHA-256 differs from what the Hub announced",
             why="the damaged file was deleted",
         )
-    manifest = ModelDirectory.open(path).manifest
-    if manifest:
-        check_files(path, manifest, full=True, progress=progress, cancelled=cancelled)
+    directory = ModelDirectory.open(path)
+    if directory.kind == "splash":
+        SplashPackage.open(path).check_digests(progress, cancelled)
+    elif directory.manifest:
+        check_files(
+            path,
+            directory.manifest,
+            full=True,
+            progress=progress,
+            cancelled=cancelled,
+        )
 
 
 def _drop(files: list[Path]) -> None:

@@ -43,26 +43,47 @@ def add_draft(
         ModelKindError: its config.json lacks a key.
         IntegrityError: its weights are damaged.
     """
-    config = read_json(part.directory / "config.json")
-    fields = Fields(config, str(part.directory / "config.json"))
-    target = read_json(package / "target" / "config.json")
-    flash = fields.object("dflash_config")
-    _check_pair(fields, flash, target)
+    fields = _fields(part.directory)
+    check_pair(fields, read_json(package / "target" / "config.json"))
     check_safetensors(part.directory / "model.safetensors")
     (package / "draft").mkdir()
     for file in part.files():
         shutil.copyfile(file, package / "draft" / file.name)
+    return describe_draft(
+        package, part.trained_for, _source(part, recipe_name), license_terms
+    )
+
+
+def describe_draft(
+    package: Path, trained_for: tuple[str, str], source: Source, terms: License
+) -> tuple[Draft, Pairing, int]:
+    """What a manifest says about the drafter in ``draft/`` of a package.
+
+    Args:
+        package: directory with ``target/``, ``tokenizer/`` and ``draft/``.
+        trained_for: (repository, revision) of the target it was trained with.
+        source: where the drafter came from.
+        terms: its licence.
+
+    Returns:
+        The manifest's ``draft`` and ``pairing``, and the mask token id.
+
+    Raises:
+        ModelKindError: its config.json lacks a key.
+    """
+    fields = _fields(package / "draft")
+    flash = fields.object("dflash_config")
     draft = Draft(
         architecture=_architecture(fields),
         dflash_config=flash.data,
         layer_types=fields.texts("layer_types"),
-        sliding_window=config.get("sliding_window"),
-        is_causal=config.get("is_causal"),
-        rope=config.get("rope_parameters") or {},
+        sliding_window=fields.data.get("sliding_window"),
+        is_causal=fields.data.get("is_causal"),
+        rope=fields.data.get("rope_parameters") or {},
         quantization=_quantization(fields),
-        trained_for=part.trained_for,
-        source=_source(part, recipe_name),
-        license=license_terms,
+        trained_for=trained_for,
+        source=source,
+        license=terms,
     )
     pairing = Pairing(
         hidden_size=fields.integer("hidden_size"),
@@ -81,7 +102,19 @@ def token_map_sha256(tokenizer: Path) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _check_pair(draft: Fields, flash: Fields, target: dict[str, Any]) -> None:
+def check_pair(draft: Fields, config: dict[str, Any]) -> None:
+    """Refuse a drafter that was not made for a target.
+
+    Args:
+        draft: the drafter's config.json.
+        config: the target's.
+
+    Raises:
+        PairError: a size or an id does not fit; names both numbers.
+    """
+    text = config.get("text_config")
+    target = text if isinstance(text, dict) else config
+    flash = draft.object("dflash_config")
     for key in ("hidden_size", "vocab_size"):
         if draft.integer(key) != target[key]:
             raise PairError(
@@ -103,6 +136,11 @@ def _check_pair(draft: Fields, flash: Fields, target: dict[str, Any]) -> None:
         raise PairError(
             f"the mask token {mask} is outside the vocabulary of {target['vocab_size']}"
         )
+
+
+def _fields(directory: Path) -> Fields:
+    path = directory / "config.json"
+    return Fields(read_json(path), str(path))
 
 
 def _architecture(fields: Fields) -> str:

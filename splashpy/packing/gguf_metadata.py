@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed access to the metadata ``mx.load`` returns with a GGUF file.
-
-Numbers arrive as arrays without dimensions, lists of strings as lists.
-"""
+"""Typed access to the metadata of a GGUF file."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import mlx.core as mx
 
 from splashpy.errors import ModelKindError
 
@@ -38,21 +33,21 @@ class Metadata:
 
     def integer(self, key: str, *, default: int | None = None) -> int:
         """An integer."""
-        value = self._scalar(key, default)
+        value = self._raw.get(key, default)
         if type(value) is not int or value < 0:
             raise self._wrong(key, "an integer of at least 0")
         return value
 
     def number(self, key: str, *, default: float | None = None) -> float:
         """A number; float32 values are shortened to the digits they stand for."""
-        value = self._scalar(key, default)
+        value = self._raw.get(key, default)
         if type(value) not in (int, float):
             raise self._wrong(key, "a number")
         return float(f"{value:.7g}")
 
     def boolean(self, key: str, *, default: bool) -> bool:
         """True or false."""
-        value = self._scalar(key, default)
+        value = self._raw.get(key, default)
         if type(value) is not bool:
             raise self._wrong(key, "true or false")
         return value
@@ -67,19 +62,20 @@ class Metadata:
     def integers(self, key: str) -> list[int]:
         """A list of integers."""
         value = self._raw.get(key)
-        if not isinstance(value, mx.array) or value.ndim != 1:
+        if not isinstance(value, list) or not all(type(x) is int for x in value):
             raise self._wrong(key, "a list of integers")
-        return [int(item) for item in value.tolist()]  # type: ignore[union-attr]
+        return value
+
+    def booleans(self, key: str) -> list[bool]:
+        """A list of true and false."""
+        value = self._raw.get(key)
+        if not isinstance(value, list) or not all(type(x) is bool for x in value):
+            raise self._wrong(key, "a list of true and false")
+        return value
 
     def count(self, key: str) -> int:
         """Length of a list of strings."""
         return len(self.texts(key))
-
-    def _scalar(self, key: str, default: Any) -> Any:
-        value = self._raw.get(key, default)
-        if isinstance(value, mx.array) and value.ndim == 0:
-            return value.item()
-        return value
 
     def _wrong(self, key: str, wanted: str) -> ModelKindError:
         state = "is not" if key in self._raw else "is missing; it must be"

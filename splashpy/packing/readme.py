@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from splashpy.package.manifest import Manifest
-from splashpy.packing.recipe import Recipe
 
 _TEMPLATE = """\
 # {title}
@@ -28,12 +27,17 @@ What the files mean: docs/package-format.md of splashpy.
 """
 
 
-def readme(recipe: Recipe, manifest: Manifest) -> str:
-    """Text for a person who opens the package's directory."""
+def readme(title: str, manifest: Manifest) -> str:
+    """Text for a person who opens the package's directory.
+
+    Args:
+        title: what people call the model.
+        manifest: of the package.
+    """
     draft = manifest.draft
     return _TEMPLATE.format(
-        title=recipe.title,
-        name=recipe.name,
+        title=title,
+        name=manifest.name,
         parts="a target and its drafter" if draft else "a target without a drafter",
         repo_id=manifest.target.source.repo_id,
         revision=manifest.target.source.revision,

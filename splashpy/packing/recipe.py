@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splashpy.errors import ModelKindError, ModelUnknownError
-from splashpy.package import names
+from splashpy.package import frequent_tokens, names
 from splashpy.package.components import License, Source, SourceFile, package_path
 from splashpy.package.fields import Fields
 from splashpy.package.manifest import SamplingDefaults
@@ -103,7 +103,8 @@ class DraftPart:
     """A drafter whose files lie in the recipe's folder.
 
     Attributes:
-        directory: holds config.json and model.safetensors.
+        directory: holds config.json and model.safetensors, perhaps the list of its
+            frequent tokens.
         license: its terms; ``text`` is a file of the recipe's folder.
         trained_for: (repository, revision) of the target it was trained with.
     """
@@ -114,7 +115,9 @@ class DraftPart:
 
     def files(self) -> list[Path]:
         """The files that go into the package."""
-        return [self.directory / "config.json", self.directory / "model.safetensors"]
+        needed = [self.directory / "config.json", self.directory / "model.safetensors"]
+        frequent = self.directory / frequent_tokens.FILE_NAME
+        return [*needed, frequent] if frequent.is_file() else needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

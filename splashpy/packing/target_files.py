@@ -8,31 +8,17 @@ all packages look alike and equal parts give equal bytes.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 
-from splashpy.package.progress import (
-    Cancelled,
-    CancelledError,
-    Progress,
-    never,
-    silent,
-)
+from splashpy.models.arrays import entry_of, from_mlx
+from splashpy.package.progress import Cancelled, Progress, never, silent
+from splashpy.package.weights import safetensors_file
 from splashpy.protocol import LoadProgress
-
-_DTYPES = {
-    mx.float32: "F32",
-    mx.float16: "F16",
-    mx.bfloat16: "BF16",
-    mx.uint32: "U32",
-    mx.uint8: "U8",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,41 +85,25 @@ def write_safetensors(
     Raises:
         CancelledError: ``cancelled`` said yes; the file is incomplete.
     """
-    names = sorted(weights, key=lambda name: (-weights[name].itemsize, name))
-    with path.open("wb") as file:
-        file.write(_header(weights, names))
-        for done, name in enumerate(names):
-            if cancelled():
-                raise CancelledError
-            file.write(_raw(weights[name]))
-            progress(
-                LoadProgress(
-                    phase="prepare",
-                    done=done + 1,
-                    total=len(names),
-                    unit="tensors",
-                    item=name,
-                )
+    entries = {name: entry_of(array) for name, array in weights.items()}
+    written: list[str] = []
+
+    def done(name: str) -> None:
+        written.append(name)
+        progress(
+            LoadProgress(
+                phase="prepare",
+                done=len(written),
+                total=len(entries),
+                unit="tensors",
+                item=name,
             )
+        )
 
-
-def _header(weights: Mapping[str, mx.array], names: list[str]) -> bytes:
-    header: dict[str, Any] = {"__metadata__": {"format": "mlx"}}
-    position = 0
-    for name in names:
-        array = weights[name]
-        header[name] = {
-            "dtype": _DTYPES[array.dtype],
-            "shape": array.shape,
-            "data_offsets": [position, position + array.nbytes],
-        }
-        position += array.nbytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text
-
-
-def _raw(array: mx.array) -> bytes:
-    if array.dtype == mx.bfloat16:  # numpy has no bfloat16; the bits are what counts
-        array = array.view(mx.uint16)
-    return np.ascontiguousarray(np.array(array)).tobytes()
+    safetensors_file.write_safetensors(
+        path,
+        entries,
+        lambda name: from_mlx(weights[name]),
+        done=done,
+        cancelled=cancelled,
+    )

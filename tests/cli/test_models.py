@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,28 @@ def test_show_json_gives_the_path_and_the_files(call: Call, model: Path) -> None
     assert document["model_type"] == "llama"
     size = (model / "model.safetensors").stat().st_size
     assert document["files"]["model.safetensors"] == size
+
+
+def test_show_names_the_drafters_published_for_a_target_of_these_sizes(
+    call: Call, model: Path, tmp_path: Path
+) -> None:
+    assert call("show", str(model), "--json").json["published_drafters"] == []
+
+    renamed = tmp_path / "whatever"
+    shutil.copytree(model, renamed)
+    config = json.loads((model / "config.json").read_text())
+    sizes = {"hidden_size": 5120, "num_hidden_layers": 64, "vocab_size": 248320}
+    config |= {"model_type": "qwen3_5", **sizes}
+    (renamed / "config.json").write_text(json.dumps(config))
+
+    lines = call("show", str(renamed)).out.splitlines()
+    drafters = [line for line in lines if line.startswith("drafter ")]
+    assert len(drafters) == 2  # of two generations with the same sizes
+    assert "incoai/Qwen3.8-27B-DFlash2 (DFlash 2, Apache-2.0)" in drafters[0]
+    assert "qwen3_5 of width 5120 with 64 layers" in drafters[0]
+    found = call("show", str(renamed), "--json").json["published_drafters"]
+    assert found[0]["repo"] == "incoai/Qwen3.8-27B-DFlash2"
+    assert found[0]["licence"] == "Apache-2.0"
 
 
 def test_show_quietly_prints_the_path_alone(call: Call, model: Path) -> None:

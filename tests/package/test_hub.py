@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 from package.hub_server import COMMIT, HubServer, Repository
+from splash_kit import write_tiny_splash
 
 from splashpy.errors import (
     AuthorisationError,
@@ -23,6 +24,7 @@ from splashpy.package import hub
 from splashpy.package.hub_cache import damaged_blobs
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.package.progress import CancelledError
+from splashpy.package.splash.package import SplashPackage
 from splashpy.protocol import LoadProgress
 
 EXTRA = {
@@ -211,7 +213,7 @@ def test_a_download_stops_when_asked(model: Repository, cache: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "found"),
     [
-        ({"manifest.json": b"{}", "target/layer.bin": b"x"}, "a Splash package"),
+        ({"manifest.json": b"{}", "target/layer.bin": b"x"}, "no model in"),
         ({"config.json": b"{}", "pytorch_model.bin": b"x"}, "no model in safetensors"),
         ({"model.gguf": b"x"}, "no model in safetensors"),
     ],
@@ -225,6 +227,26 @@ def test_what_cannot_be_read_is_refused_before_the_download(
         hub.snapshot("owner/other", cache=cache)
 
     assert not any("resolve" in path for _, path, _ in server.requests)
+
+
+def test_a_splash_package_comes_without_its_vision_tower(
+    server: HubServer, cache: Path, tmp_path: Path
+) -> None:
+    splash = write_tiny_splash(tmp_path / "package", "splash-packed-q4")
+    files = {
+        path.relative_to(splash.path).as_posix(): path.read_bytes()
+        for path in splash.path.rglob("*")
+        if path.is_file()
+    }
+    server.repositories["owner/splash"] = Repository({**files, **EXTRA})
+
+    path = hub.snapshot("owner/splash", cache=cache)
+
+    package = SplashPackage.open(path, splash.table)
+    package.check_digests()
+    assert not package.has_vision
+    names = {p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()}
+    assert names == {*files, "README.md"} - {"vision/model.bin"}
 
 
 def test_a_native_package_comes_with_its_folders(

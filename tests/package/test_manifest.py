@@ -178,7 +178,7 @@ def test_a_newer_version_says_how_to_read_it(data: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("format", "name", "created_with", "created_at", "target", "tokens"),
+        *("format", "name", "created_with", "target", "tokens"),
         *("target.hidden_size", "target.source", "target.source.revision"),
         *("target.license.spdx", "files_digest"),
     ],

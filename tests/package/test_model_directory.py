@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from splash_kit import NAMES, write_tiny_splash
 
 from splashpy.errors import (
     IntegrityError,
     ModelKindError,
     ModelUnknownError,
     RemoteCodeError,
+    VersionError,
 )
 from splashpy.package.model_directory import (
     CONTEXT_DEFAULT,
     ModelDirectory,
     context_max,
 )
+from splashpy.package.splash.formats import FORMATS
 from splashpy.protocol import Sampling
 
 MakeModel = Callable[..., Path]
@@ -205,15 +208,9 @@ def test_a_model_without_a_tokenizer_is_refused(make_model: MakeModel) -> None:
 
 @pytest.mark.parametrize(
     ("name", "version"),
-    [
-        ("splash-packed-q4", 3),
-        ("splash-packed-q4-moe", 4),
-        ("splash-packed-q8", 5),
-        ("gguf", 3),
-        ("splash-packed-q4-qwen4exp", 5),
-    ],
+    [("splash-packed-q8", 5), ("gguf", 3), ("splash-packed-q4-qwen4exp", 5)],
 )
-def test_splash_packages_and_their_look_alikes_are_named(
+def test_look_alikes_of_splash_packages_are_named(
     tmp_path: Path, name: str, version: int
 ) -> None:
     write(
@@ -221,8 +218,23 @@ def test_splash_packages_and_their_look_alikes_are_named(
         {"schema_version": version, "format": {"name": name}},
     )
 
-    with pytest.raises(ModelKindError, match=rf"a Splash package \({name}\)"):
+    with pytest.raises(VersionError, match=name):
         ModelDirectory.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_splash_package_is_a_model_with_a_drafter(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splash = write_tiny_splash(tmp_path / "package", name)
+    monkeypatch.setitem(FORMATS, name, splash.row)
+
+    model = ModelDirectory.open(splash.path)
+
+    assert (model.kind, model.draft) == ("splash", splash.path)
+    assert (model.num_layers, model.context_max) == (4, 512)
+    assert model.eos_token_ids() == (0, 1, 258)  # the last one is the tokenizer's
+    assert model.sampling == Sampling(temperature=1.0, top_p=0.95, top_k=20)
 
 
 def test_a_directory_of_gguf_files_is_named(tmp_path: Path) -> None:

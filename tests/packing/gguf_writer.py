@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 ALIGNMENT = 32
-TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8}
+TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q8_0": 8}
 
 Packed = tuple[str, tuple[int, ...], bytes]
 """Type, shape and bytes of a tensor."""

@@ -11,6 +11,7 @@ import pytest
 from packing.conftest import TinyRecipe
 
 from splashpy.errors import IntegrityError, ModelKindError, PairError
+from splashpy.package.frequent_tokens import FILE_NAME as FREQUENT_TOKENS
 from splashpy.package.integrity import check_files
 from splashpy.package.manifest import Manifest
 from splashpy.package.model_directory import ModelDirectory
@@ -78,6 +79,23 @@ def test_a_package_with_a_drafter_describes_the_pair(
     assert (pairing.hidden_size, pairing.vocab_size) == (64, 260)
     assert manifest.tokens.mask_token_id == 259
     assert ModelDirectory.open(path).draft == path / "draft"
+
+
+def test_the_list_of_frequent_tokens_is_packed_and_part_of_the_digest(
+    tiny: TinyRecipe, tmp_path: Path
+) -> None:
+    before = with_draft(tiny, CONFIG).digest
+    (tiny.folder / "draft" / FREQUENT_TOKENS).write_text('{"token_ids": [1, 2]}')
+    recipe = Recipe.load(tiny.folder / "recipe.toml")
+    assert recipe.digest != before
+    path = build(recipe, tmp_path / "tiny", tiny.supply(tmp_path / "cache"))
+    packed = path / "draft" / FREQUENT_TOKENS
+    assert packed.read_text() == '{"token_ids": [1, 2]}'
+    manifest = Manifest.open(path)
+    assert f"draft/{FREQUENT_TOKENS}" in {entry.path for entry in manifest.files}
+    packed.write_text('{"token_ids": [1, 3]}')
+    with pytest.raises(IntegrityError, match="SHA-256"):
+        check_files(path, manifest, full=True)
     assert (path / "licenses" / "draft.txt").read_text("utf-8") == "draft terms"
 
 

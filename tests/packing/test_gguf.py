@@ -133,7 +133,6 @@ def test_a_second_end_token_joins_the_first(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"general.architecture": "gemma"}, "architecture 'gemma'"),
-        ({"general.file_type": 15}, "file type 15"),
         ({"llama.rope.scaling.type": "yarn"}, "scaled rotary positions"),
         ({"tokenizer.ggml.model": "llama"}, "tokenizer 'llama'"),
         ({"tokenizer.ggml.pre": "dbrx"}, "splitting 'dbrx'"),

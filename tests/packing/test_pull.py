@@ -12,6 +12,7 @@ from huggingface_hub import constants
 from package.hub_server import COMMIT, HubServer, Repository
 from packing.conftest import TinyRecipe
 from packing.tiny_gguf import tiny_gguf
+from splash_kit import write_tiny_splash
 
 from splashpy.errors import (
     IntegrityError,
@@ -24,6 +25,7 @@ from splashpy.errors import (
 from splashpy.package.components import SourceFile
 from splashpy.package.library import Library
 from splashpy.package.manifest import Manifest
+from splashpy.package.splash.formats import FORMATS
 from splashpy.packing import pull as pull_module
 from splashpy.packing.gguf import read_gguf
 from splashpy.packing.pull import plan, pull
@@ -205,7 +207,7 @@ def test_a_damaged_download_is_named_deleted_and_fetched_anew(
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"model_type": "gemma4"}, ModelKindError),
+        ({"model_type": "gpt9"}, ModelKindError),
         ({"model_file": "evil.py"}, RemoteCodeError),
     ],
 )
@@ -225,13 +227,42 @@ def test_what_cannot_run_is_refused_before_its_weights_come(
     assert not any("safetensors" in path for _, path, _ in server.requests)
 
 
-def test_a_splash_package_is_named_as_such(server: HubServer, paths: Paths) -> None:
-    server.repositories["incoai/Qwen3.8-27B-Splash"] = Repository(
-        {"manifest.json": b"{}", "target/layer-00.bin": b"x"}
-    )
+def test_a_splash_package_is_downloaded_hashed_and_found_by_its_short_name(
+    server: HubServer, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splash = write_tiny_splash(tmp_path / "package", "splash-packed-q4")
+    monkeypatch.setitem(FORMATS, splash.row.name, splash.row)
+    files = {
+        path.relative_to(splash.path).as_posix(): path.read_bytes()
+        for path in splash.path.rglob("*")
+        if path.is_file()
+    }
+    server.repositories["incoai/Qwen3.8-27B-Splash"] = Repository(files)
 
-    with pytest.raises(ModelKindError, match="a Splash package"):
-        pull("qwen3.8-27b", paths)
+    path = pull("qwen3.8-27b", paths)
+
+    found = Library(paths).find("qwen3.8-27b")
+    assert (found.path, found.kind, found.has_draft) == (path, "splash", True)
+    assert not (path / "vision").exists()
+
+
+def test_a_splash_package_with_a_wrong_file_is_refused(
+    server: HubServer, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splash = write_tiny_splash(tmp_path / "package", "splash-packed-q4")
+    monkeypatch.setitem(FORMATS, splash.row.name, splash.row)
+    files = {
+        path.relative_to(splash.path).as_posix(): path.read_bytes()
+        for path in splash.path.rglob("*")
+        if path.is_file()
+    }
+    damaged = bytearray(files["target/layer-1.bin"])
+    damaged[20000] ^= 1
+    files["target/layer-1.bin"] = bytes(damaged)
+    server.repositories["owner/splash"] = Repository(files)
+
+    with pytest.raises(IntegrityError, match=r"target/layer-1\.bin"):
+        pull("owner/splash", paths)
 
 
 @LOCAL
