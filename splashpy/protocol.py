@@ -271,8 +271,9 @@ class MemoryPlan:
 class Ready:
     """The model is loaded and warm.
 
-    ``block_size`` is the largest number of tokens one cycle can commit (the target's
-    own token counted); it is the scale of every acceptance length shown.
+    ``block_size`` is the largest number of tokens a cycle of the drafter can commit
+    (the target's own token counted); it is the scale of every acceptance length shown.
+    Where the text repeats itself, lookup may commit more.
     """
 
     ev: ClassVar[str] = "ready"

@@ -26,13 +26,18 @@ blas.prepare()  # before a benchmark imports mlx
 
 
 def arguments(purpose: str, *, rounds: int) -> argparse.Namespace:
+    """The options every benchmark takes, read."""
+    return options(purpose, rounds=rounds).parse_args()
+
+
+def options(purpose: str, *, rounds: int) -> argparse.ArgumentParser:
     """Options every benchmark takes."""
     parser = argparse.ArgumentParser(description=purpose)
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument(
         "--rounds", type=int, default=rounds, help="A-B-B-A rounds [%(default)s]"
     )
-    return parser.parse_args()
+    return parser
 
 
 def interleave(

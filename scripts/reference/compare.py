@@ -176,7 +176,8 @@ def write_with_splashpy(pair: Path) -> Text:
     network = load_drafter(pair / "drafter", target.facts, dtype=mx.float32)
     text = Text()
 
-    drafter: Any = DFlash2Drafter(network, target)
+    # dflash drafts any token, whatever the checkpoint calls frequent.
+    drafter: Any = DFlash2Drafter(network, target, whole_vocabulary=True)
     propose = drafter.propose
 
     def recorded(*args: Any) -> Proposal:

@@ -47,14 +47,24 @@ class Session:
         directory: ModelDirectory,
         options: LoadOptions,
         progress: Callable[[LoadProgress], None] = lambda _: None,
+        *,
+        paced: bool = False,
     ) -> Session:
         """Load a model here and now.
+
+        Args:
+            directory: of the model.
+            options: wishes about drafting and context.
+            progress: of the loading.
+            paced: draft where it is expected to pay, as everybody else does; False
+                drafts always, since what is drafted is to be proved or counted.
 
         Raises:
             SplashError: it cannot be loaded.
         """
         speech = Speech.from_directory(directory, options.max_context)
-        request = LoadRequest.of(directory, options, speech.context_max)
+        context_max = speech.context_max
+        request = LoadRequest.of(directory, options, context_max, paced=paced)
         return cls(load(request, progress), speech)
 
     @property

@@ -112,8 +112,8 @@ def format_rate(rate: float | None) -> str:
 
 
 def format_acceptance(tau: float | None, block_size: int | None = None) -> str:
-    """``τ 4.81/8``; without the scale when ``block_size`` is None."""
-    scale = "" if block_size is None else f"/{block_size}"
+    """``τ 4.81/8``; without the scale when it is None, or too small by lookup."""
+    scale = "" if block_size is None or (tau or 0) > block_size else f"/{block_size}"
     return f"τ {UNKNOWN if tau is None else f'{tau:.2f}'}{scale}"
 
 

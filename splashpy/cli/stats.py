@@ -30,15 +30,16 @@ def stats_line(done: Done, ready: Ready) -> str:
 
     τ is the acceptance length: tokens produced after the prefill token divided by
     verify passes, the target's own token counted, so 1 is plain decoding and the
-    block size is the most.
+    drafter's block size is the most without lookup.
     """
+    scale = f"/{ready.block_size}" if done.spec.tau <= ready.block_size else ""
     rate = decode_rate(done)
     usage = done.usage
     cached = f" ({usage.cached:,} cached)" if usage.cached else ""
     parts = [
         f"{usage.completion:,} tok",
         "- tok/s" if rate is None else f"{rate:.1f} tok/s",
-        f"τ {done.spec.tau:.2f}/{ready.block_size}" if done.spec.cycles else "",
+        f"τ {done.spec.tau:.2f}{scale}" if done.spec.cycles else "",
         f"first token {format_seconds(done.timing.ttft_ms / 1000)}",
         f"prompt {usage.prompt:,}{cached}",
         done.reason,

@@ -2,26 +2,30 @@
 """Draft a block with a DFlash or DFlash 2 network.
 
 The block is the anchor followed by mask tokens; one forward gives a row per mask, and
-the target's head turns rows into logits. Version 1 takes the best token of every row
-by itself. DFlash 2 keeps the best candidates of every row and picks the path the
-selector likes most, or draws one when the target samples.
+the target's head turns rows into logits, of all tokens or of those the checkpoint calls
+frequent. Version 1 takes the best token of every row by itself. DFlash 2 keeps the best
+candidates of every row and picks the path the selector likes most, or draws one when
+the target samples.
 
 Features of committed positions wait in a queue until the next proposal, so cycles
 that skip the drafter cost it next to nothing, and rows that no layer can see any more
 by then are never projected.
 
-Shapes: K drafted tokens, C candidates, V vocabulary, F feature layers, D channels.
+Shapes: K drafted tokens, C candidates, V vocabulary, R rows of the head, F feature
+layers, D channels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
+from splashpy.drafting.head import DraftHead, TargetDoor
 from splashpy.errors import UsageError
 from splashpy.kernels.candidate_selector import (
     Lattice,
@@ -41,18 +45,6 @@ from splashpy.models.dflash2_context import DrafterContext
 _QUEUE_ROWS = 512
 # A queued array may keep the whole verify pass alive that it is a part of.
 _QUEUE_ARRAYS = 64
-
-
-class TargetDoor(Protocol):
-    """What a drafter borrows from the target."""
-
-    def embed(self, token_ids: mx.array) -> mx.array:
-        """[n] ids to [n, D] rows, scaled as the target scales them."""
-        ...
-
-    def head(self, hidden: mx.array) -> mx.array:
-        """[n, D] rows to [n, V] logits, without the target's own cap or factor."""
-        ...
 
 
 @dataclass(slots=True)
@@ -97,12 +89,14 @@ class DFlash2Drafter:
         block_size: rows of a block, the anchor included; None is the trained size.
         look_ahead: at temperature 0, pick the path by the expected number of accepted
             tokens instead of slot by slot.
+        whole_vocabulary: draft any token, even if the checkpoint lists frequent ones.
+
+    Attributes:
+        config: facts of the checkpoint.
 
     Raises:
         UsageError: ``block_size`` is below 2 or above the trained size.
     """
-
-    needs_tokens = True
 
     def __init__(
         self,
@@ -111,6 +105,7 @@ class DFlash2Drafter:
         *,
         block_size: int | None = None,
         look_ahead: bool = False,
+        whole_vocabulary: bool = False,
     ):
         config = network.config
         self.block_size = config.block_size if block_size is None else block_size
@@ -122,8 +117,11 @@ class DFlash2Drafter:
                 fix=["leave --block-size out, or decode plainly with --no-draft"],
             )
         self.feature_layers = config.feature_layers
+        self.config = config
         self._network = network
         self._target = target
+        tokens = None if whole_vocabulary else config.frequent_tokens
+        self._head = DraftHead(target, config.vocab_size, tokens)
         self._compiled = CompiledNetwork(network, self._embed)
         self._best_tokens = mx.compile(self._choose_tokens)
         self._best_path = mx.compile(self._choose_path)
@@ -133,9 +131,19 @@ class DFlash2Drafter:
         self._mask_rows = mx.repeat(mask, self.block_size - 1, axis=0)
         mx.eval(self._mask_rows)  # once; an unevaluated array is bound to its thread
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its weights; those it borrows are the target's."""
+        weights: Any = tree_flatten(self._network.parameters())
+        return sum(array.nbytes for _, array in weights)
+
     def new_state(self) -> DFlash2State:
         """A sequence that has not begun."""
         return DFlash2State(self._network.new_context())
+
+    def idle(self, state: DFlash2State) -> bool:
+        """Never: it always has a guess."""
+        return False
 
     def observe(
         self,
@@ -151,7 +159,7 @@ class DFlash2Drafter:
         """
         if features is None or not features.shape[0]:
             return
-        config = self._network.config
+        config = self.config
         width = len(config.feature_layers) * config.hidden_size
         if features.shape[1] != width:
             raise ValueError(f"features are {features.shape}, expected [n, {width}]")
@@ -175,7 +183,7 @@ class DFlash2Drafter:
             return empty_proposal()
         self._project(state)
         piece = self._compiled(anchor, self._mask_rows[:count], state.context)
-        if self._network.config.version == 1:
+        if self.config.version == 1:
             # One token per row, even when the target samples: tokens drawn row by
             # row would not fit each other.
             return Proposal(self._best_tokens(*piece))
@@ -189,13 +197,13 @@ class DFlash2Drafter:
         return Proposal(token_ids, candidates=candidates, probs=probs)
 
     def _rows(self, *piece: mx.array) -> tuple[mx.array, mx.array]:
-        """Hidden rows of the masks, [K, D], and their logits without padding rows."""
+        """Hidden rows of the masks, [K, D], and their logits, [K, R]."""
         hidden = self._compiled.finish(*piece)[1:]
-        # The head may have more rows than the codebooks, for padding.
-        return hidden, self._target.head(hidden)[:, : self._network.config.vocab_size]
+        return hidden, self._head(hidden)
 
     def _choose_tokens(self, *piece: mx.array) -> mx.array:
-        return mx.argmax(self._rows(*piece)[1], axis=-1).astype(mx.int32)
+        best = mx.argmax(self._rows(*piece)[1], axis=-1)
+        return self._head.id_of(best).astype(mx.int32)
 
     def _choose_path(self, anchor: mx.array, *piece: mx.array) -> mx.array:
         lattice, candidates = self._lattice(anchor, *self._rows(*piece))
@@ -217,8 +225,9 @@ class DFlash2Drafter:
     def _lattice(
         self, anchor: mx.array, hidden: mx.array, logits: mx.array
     ) -> tuple[Lattice, mx.array]:
-        config, selector = self._network.config, self._network.candidate_selector
-        candidates, raw = top_candidates(logits, config.selector_top_k)
+        config, selector = self.config, self._network.candidate_selector
+        places, raw = top_candidates(logits, config.selector_top_k)
+        candidates = self._head.id_of(places)
         lattice = build_lattice(
             self._network.transform(raw),
             candidates,
@@ -239,13 +248,13 @@ class DFlash2Drafter:
             seed,
             position,
             slots,
-            self._network.config.selector_top_k,
+            self.config.selector_top_k,
             purpose=Purpose.DRAFT,
             cycle=sampling.cycle,
         )
 
     def _embed(self, token_ids: mx.array) -> mx.array:
-        scale = self._network.config.input_embedding_scale
+        scale = self.config.input_embedding_scale
         rows = self._target.embed(token_ids)
         return rows if scale == 1 else rows * scale
 
@@ -256,7 +265,7 @@ class DFlash2Drafter:
             state.queue.clear()
 
     def _bound_queue(self, state: DFlash2State) -> None:
-        horizon = self._network.config.horizon
+        horizon = self.config.horizon
         if horizon is None:
             full = state.queued >= _QUEUE_ROWS
         else:

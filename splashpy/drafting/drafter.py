@@ -68,19 +68,24 @@ class DraftSampling:
 class Drafter(Protocol):
     """Guesses tokens; never decides what is emitted.
 
-    ``block_size`` - 1 is the largest proposal. ``needs_tokens`` is True when
-    ``propose`` reads tokens committed by the previous cycle on the host, so the loop
-    must wait for them; a drafter that always proposes nothing leaves it False.
+    ``block_size`` - 1 is the largest proposal.
     ``feature_layers`` are the target layers whose output ``observe`` gets, in order;
     empty when it needs none.
     """
 
     block_size: int
-    needs_tokens: bool
     feature_layers: tuple[int, ...]
 
     def new_state(self) -> Any:
         """Memory of one request, before any token."""
+        ...
+
+    def idle(self, state: Any) -> bool:
+        """Whether ``propose`` would propose nothing, as far as tokens are known.
+
+        The loop then launches a plain step before it has read the one in flight, so a
+        chance that only the token in flight opens is taken one step later.
+        """
         ...
 
     def observe(

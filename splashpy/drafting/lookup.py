@@ -25,6 +25,7 @@ from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
 DRAFT_TOKENS = 6  # a match of ordinary depth
 LONG_MATCH = 8  # tokens of agreement before a longer copy is expected
 MAX_ROWS = 32  # rows of one verify pass, the anchor included
+SHORTEST_BESIDE_DRAFTER = 4  # tokens: a drafter beats a shorter match
 _LENGTHS = (5, 4, 3, 2, 1)
 _AMBIGUOUS = 2  # n-grams up to this length count only while they are unique
 LOOKUP_PAYS_BELOW = 3.0  # plain steps a cycle may cost
@@ -94,7 +95,6 @@ class LookupDrafter:
         block_size: rows of one verify pass at most, the anchor included.
     """
 
-    needs_tokens = True
     feature_layers: tuple[int, ...] = ()
 
     def __init__(
@@ -104,9 +104,18 @@ class LookupDrafter:
         self._lengths = tuple(n for n in _LENGTHS if n >= shortest)
         self.cost = cost
 
+    @property
+    def always(self) -> bool:
+        """Whether it drafts from every match, since that costs nothing or is wished."""
+        return self.cost <= 1.0
+
     def new_state(self) -> LookupState:
         """Nothing seen yet."""
         return LookupState()
+
+    def idle(self, state: LookupState) -> bool:
+        """Whether no match is worth a draft; one that drafts always is never idle."""
+        return not self.always and self._promising(state) is None
 
     def observe(
         self,
@@ -136,8 +145,8 @@ class LookupDrafter:
         """What followed the latest tokens the last time they occurred."""
         state.answering, state.drafted = True, 0
         room = min(limit, self.block_size - 1)
-        match = self._find(state)
-        if match is None or room < 1 or state.yields[match.n].mean < self.cost:
+        match = self._promising(state)
+        if match is None or room < 1:
             return empty_proposal()
         depth = _depth(state.tokens, match.end)
         count = min(room, _length(state, depth))
@@ -145,6 +154,13 @@ class LookupDrafter:
         drafts = [state.tokens[match.end + i % period] for i in range(count)]
         state.drafted = count
         return Proposal(mx.array(drafts, dtype=mx.int32), source="l")
+
+    def _promising(self, state: LookupState) -> Match | None:
+        """The match of the latest tokens, if drafting from it is expected to pay."""
+        match = self._find(state)
+        if match is None or state.yields[match.n].mean < self.cost:
+            return None
+        return match
 
     def _index(self, state: LookupState) -> None:
         end = len(state.tokens)

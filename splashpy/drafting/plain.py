@@ -14,11 +14,14 @@ class PlainDrafter:
     """Proposes nothing, so the loop may keep one token in flight."""
 
     block_size = 1
-    needs_tokens = False
     feature_layers: tuple[int, ...] = ()
 
     def new_state(self) -> None:
         """Nothing to remember."""
+
+    def idle(self, state: None) -> bool:
+        """Always."""
+        return True
 
     def observe(
         self,

@@ -3,7 +3,7 @@
 
 ``launch`` builds one graph (draft, target pass, decision) and starts it; ``settle``
 reads the decision, which is the cycle's only synchronisation. Between the two, a
-sequence whose drafter proposes nothing may launch its next cycle.
+sequence whose drafter is idle may launch its next cycle.
 
 Shapes: K drafted tokens, V vocabulary.
 """

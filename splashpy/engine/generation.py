@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import Drafter
-from splashpy.engine.cycle import launch, settle
+from splashpy.engine.cycle import InFlight, launch, settle
 from splashpy.engine.prefill import prefill
 from splashpy.engine.request import (
     EngineEvent,
@@ -88,9 +88,7 @@ def _cycles(
         return
     flight = launch(sequence, target)
     while True:
-        ahead = None
-        if not sequence.drafter.needs_tokens and sequence.launched < sequence.budget:
-            ahead = launch(sequence, target)
+        ahead = launch(sequence, target) if _may_go_ahead(sequence, flight) else None
         event = settle(sequence, flight)
         if sequence.finished:
             yield event
@@ -100,6 +98,12 @@ def _cycles(
             raise RequestCancelled
         flight = ahead or launch(sequence, target)
         yield event
+
+
+def _may_go_ahead(sequence: Sequence, flight: InFlight) -> bool:
+    """Whether the next cycle is a plain step, whatever the one in flight commits."""
+    certain = not len(flight.proposal) and sequence.launched < sequence.budget
+    return certain and sequence.drafter.idle(sequence.drafter_state)
 
 
 def _begin(

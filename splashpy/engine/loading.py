@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a directory to a target and a drafter ready to decode.
 
-Runs on the engine thread. After the weights it measures what a verify pass of several
-rows costs on this machine: lookup drafts only what is expected to commit more.
+Runs on the engine thread. After the weights it measures what drafting costs on this
+machine, so that tokens are drafted only where they are expected to pay.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten
 
 from splashpy.drafting.combined import CombinedDrafter
 from splashpy.drafting.dflash2 import DFlash2Drafter
@@ -23,20 +21,18 @@ from splashpy.drafting.lookup import (
     DRAFT_TOKENS,
     LOOKUP_PAYS_BELOW,
     MAX_ROWS,
+    SHORTEST_BESIDE_DRAFTER,
     LookupDrafter,
 )
+from splashpy.drafting.pace import FREE, Costs
 from splashpy.drafting.plain import PlainDrafter
+from splashpy.engine.costs import measure_costs
 from splashpy.errors import ModelResultError, PairError
-from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.models.dflash2_load import UNPACKED_BITS, load_drafter
 from splashpy.models.loading import load_target
 from splashpy.models.target import MlxLmTarget, Target, check_taps
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, LoadOptions, LoadProgress
-
-_TIMED_SECONDS = 1.0  # for both widths together; at least one pass of each is timed
-_TIMED_PASSES = 5
-_SHORTEST_BESIDE_DRAFTER = 4  # tokens: a drafter beats a shorter match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +46,8 @@ class LoadRequest:
         options: wishes about drafting and context; ``options.draft`` replaces the
             package's drafter.
         draft: directory of the drafter the package brings; None without one.
+        paced: draft where it is expected to pay; False drafts always, and whole
+            blocks.
     """
 
     directory: Path
@@ -57,10 +55,16 @@ class LoadRequest:
     context_max: int
     options: LoadOptions
     draft: Path | None = None
+    paced: bool = True
 
     @classmethod
     def of(
-        cls, directory: ModelDirectory, options: LoadOptions, context_max: int
+        cls,
+        directory: ModelDirectory,
+        options: LoadOptions,
+        context_max: int,
+        *,
+        paced: bool = True,
     ) -> LoadRequest:
         """What to load of a model directory."""
         return cls(
@@ -69,6 +73,7 @@ class LoadRequest:
             context_max=context_max,
             options=options,
             draft=directory.draft,
+            paced=paced,
         )
 
 
@@ -87,6 +92,14 @@ class Loaded:
     drafter: Drafter
     draft: DraftState
     draft_bytes: int = 0
+
+    @property
+    def block_size(self) -> int:
+        """Rows of the drafter's block; of lookup's where that is all there is."""
+        drafter = self.drafter
+        if isinstance(drafter, CombinedDrafter):
+            drafter = drafter.drafter
+        return drafter.block_size
 
 
 def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Loaded:
@@ -124,54 +137,22 @@ def check_numbers(target: Target) -> None:
         )
 
 
-def verify_cost(target: Target, rows: int) -> float:
-    """Time of a verify pass of ``rows`` rows in plain steps.
-
-    The two widths take turns, and the fastest pass of each counts: other work on the
-    machine only ever adds time.
-    """
-    best = {1: float("inf"), rows: float("inf")}
-    began = perf_counter()
-    for index in range(_TIMED_PASSES + 1):
-        for width in best:
-            seconds = _pass_seconds(target, width)
-            if index:  # the first pass also compiles
-                best[width] = min(best[width], seconds)
-        if index and perf_counter() - began > _TIMED_SECONDS:
-            break
-    return best[rows] / best[1]
-
-
-def _pass_seconds(target: Target, rows: int) -> float:
-    ids = mx.arange(rows) % target.facts.vocab_size
-    state = target.new_state(rows)
-    started = perf_counter()
-    mx.eval(target.forward(state, ids, rows=rows).logits)
-    return perf_counter() - started
-
-
 def _with_drafter(target: MlxLmTarget, request: LoadRequest) -> Loaded:
     options = request.options
     if options.no_draft:
         return _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
-    network, reason = _load_network(target, request)
-    shortest = 1 if network is None else _SHORTEST_BESIDE_DRAFTER
-    lookup = None if options.lookup is False else _lookup(target, options, shortest)
-    if network is None:
-        return _without_network(target, lookup, reason)
-    drafter = DFlash2Drafter(network, target, block_size=options.block_size)
-    reason = check_taps(target, drafter.feature_layers)
-    if reason:
-        return _without_network(target, lookup, reason)
-    both = drafter if lookup is None else CombinedDrafter(lookup, drafter)
-    packed = network.config.quantization
+    drafter, reason = _load_drafter(target, request)
+    costs = _costs(target, drafter, request)
+    if drafter is None:
+        return _without_network(target, _lookup(options, costs, 1), reason)
+    lookup = _lookup(options, costs, SHORTEST_BESIDE_DRAFTER)
+    packed = drafter.config.quantization
     bits = options.draft_bits or (packed.bits if packed else UNPACKED_BITS)
-    weights: Any = tree_flatten(network.parameters())
     return _loaded(
         target,
-        both,
+        CombinedDrafter(lookup, drafter, costs),
         DraftState(state="active", bits=bits),
-        sum(array.nbytes for _, array in weights),
+        drafter.nbytes,
     )
 
 
@@ -189,28 +170,42 @@ def _without_network(
     return _loaded(target, lookup, DraftState(state="lookup", reason=reason))
 
 
-def _load_network(
+def _costs(
+    target: Target, drafter: DFlash2Drafter | None, request: LoadRequest
+) -> Costs:
+    if not request.paced or (drafter is None and request.options.lookup is not None):
+        return FREE
+    if drafter is None:
+        return measure_costs(target, [DRAFT_TOKENS + 1])
+    return measure_costs(target, [2, drafter.block_size, DRAFT_TOKENS + 1], drafter)
+
+
+def _load_drafter(
     target: MlxLmTarget, request: LoadRequest
-) -> tuple[DFlashNetwork | None, str]:
-    """The drafter network to use, or None and why there is none."""
-    asked = request.options.draft
-    directory = request.draft if asked is None else Path(asked)
+) -> tuple[DFlash2Drafter | None, str]:
+    """The drafter to use, its taps installed; or None and why there is none."""
+    options = request.options
+    directory = request.draft if options.draft is None else Path(options.draft)
     if directory is None:
         return None, "the package has no drafter"
     try:
-        bits = request.options.draft_bits
-        return load_drafter(directory, target.facts, bits=bits), ""
+        network = load_drafter(directory, target.facts, bits=options.draft_bits)
     except PairError as error:
-        if asked is not None:
+        if options.draft is not None:
             raise
         return None, f"{error.message}: {error.why}"
+    drafter = DFlash2Drafter(network, target, block_size=options.block_size)
+    reason = check_taps(target, drafter.feature_layers)
+    return (None, reason) if reason else (drafter, "")
 
 
-def _lookup(target: Target, options: LoadOptions, shortest: int) -> LookupDrafter:
+def _lookup(options: LoadOptions, costs: Costs, shortest: int) -> LookupDrafter | None:
+    if options.lookup is False:
+        return None
     return LookupDrafter(
         shortest=shortest,
         # A lookup that was asked for drafts from every match.
-        cost=1.0 if options.lookup else verify_cost(target, DRAFT_TOKENS + 1),
+        cost=1.0 if options.lookup else costs.verify(DRAFT_TOKENS + 1),
         block_size=options.block_size or MAX_ROWS,
     )
 

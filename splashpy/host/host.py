@@ -139,7 +139,7 @@ class Host:
                 model=command.name or command.model,
                 revision=command.revision,
                 context_max=facts.context_max,
-                block_size=loaded.drafter.block_size,
+                block_size=loaded.block_size,
                 draft=loaded.draft,
                 effort_levels=speech.effort_levels,
                 effort_default=speech.effort_default,

@@ -162,3 +162,11 @@ def test_the_repetitions_of_a_prompt_say_nothing_about_the_answer() -> None:
 def test_proposing_twice_gives_the_same_draft() -> None:
     drafter, state = after([1, 2, 3, 4, 1, 2, 3])
     assert propose(drafter, state) == propose(drafter, state)
+
+
+def test_a_lookup_is_idle_without_a_match_that_pays_unless_it_was_asked_for() -> None:
+    for tokens in ([1, 2, 3], [1, 2, 3, 9, 1, 2, 3]):
+        paying, state = after(tokens, cost=1.8)
+        assert paying.idle(state) is (not propose(paying, state))
+        asked, state = after(tokens, cost=1.0)
+        assert not asked.idle(state)

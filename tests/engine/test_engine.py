@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import tiny
 
+from splashpy.drafting.pace import FREE
 from splashpy.engine import loading
 from splashpy.engine.engine import Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
@@ -45,7 +46,12 @@ class Driver:
         return seen
 
     def load(
-        self, directory: Path, packaged: Path | None = None, **options: Any
+        self,
+        directory: Path,
+        packaged: Path | None = None,
+        *,
+        paced: bool = True,
+        **options: Any,
     ) -> list[Any]:
         config = json.loads((directory / "config.json").read_text())
         self.engine.load(
@@ -55,6 +61,7 @@ class Driver:
                 context_max=512,
                 options=LoadOptions(**options),
                 draft=packaged,
+                paced=paced,
             )
         )
         return self.until((Loaded, LoadFailed))
@@ -113,7 +120,7 @@ def test_a_second_model_replaces_the_first(driver: Driver, model: Path) -> None:
 def test_a_model_that_does_not_load_leaves_the_engine_usable(
     driver: Driver, model: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt9"}))
     failed = driver.load(tmp_path)[-1]
     assert isinstance(failed, LoadFailed)
     assert failed.error.code == "E-MODEL-KIND"
@@ -219,13 +226,29 @@ def test_a_fitting_drafter_drafts_beside_lookup(
 ) -> None:
     fits = tiny.write_drafter(tmp_path / "draft")
     for options in ({}, {"draft_bits": 8}, {"block_size": 4}):
-        loaded = driver.load(model, fits, lookup=True, **options)[-1]
+        loaded = driver.load(model, fits, paced=False, **options)[-1]
         assert loaded.draft.state == "active"
+        assert loaded.drafter.costs == FREE
         assert loaded.draft_bytes > 0
         drafted = driver.answer("a", prompt=tuple(range(20)) * 2)
         plain = driver.answer("b", prompt=tuple(range(20)) * 2, draft=False)
         assert tokens(drafted) == tokens(plain)
         assert sum(e.drafted for e in drafted if isinstance(e, TokensCommitted)) > 0
+
+
+def test_a_drafter_that_never_pays_here_hardly_drafts_and_changes_nothing(
+    driver: Driver, model: Path, tmp_path: Path
+) -> None:
+    # As wide as the tiny target, on a BLAS whose time grows with the rows.
+    fits = tiny.write_drafter(tmp_path / "draft")
+    loaded = driver.load(model, fits)[-1]
+    assert loaded.draft.state == "active"
+    assert [rows for rows, _ in loaded.drafter.costs.passes] == [2, 7, 8]
+    drafted = driver.answer("a", max_new_tokens=200)
+    plain = driver.answer("b", draft=False, max_new_tokens=200)
+    assert tokens(drafted) == tokens(plain)
+    cycles = [e for e in drafted if isinstance(e, TokensCommitted)]
+    assert sum(e.drafted > 0 for e in cycles) < 0.1 * len(cycles)
 
 
 def test_taps_that_do_not_hold_leave_lookup_on(

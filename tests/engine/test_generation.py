@@ -57,12 +57,16 @@ def test_drafts_of_every_length_in_any_order_change_nothing(
     assert forced == set(range(8))
 
 
+@pytest.mark.parametrize("cost", [1.0, 1.5], ids=["always", "where it pays"])
 @pytest.mark.parametrize("name", SAMPLINGS)
-def test_lookup_changes_nothing(name: str, target: Target, run: Callable) -> None:
+def test_lookup_changes_nothing(
+    name: str, cost: float, target: Target, run: Callable
+) -> None:
     prompt = PROMPT * 3
     sampling = SAMPLINGS[name]
     plain = run(target, prompt=prompt, sampling=sampling).tokens
-    drafted = run(target, LookupDrafter(), prompt=prompt, sampling=sampling)
+    lookup = LookupDrafter(cost=cost)
+    drafted = run(target, lookup, prompt=prompt, sampling=sampling)
     assert drafted.tokens == plain
 
 

@@ -8,7 +8,7 @@ and drops the target's own. The engine leaves that draft out.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,9 @@ class ScriptedTarget:
     def head(self, hidden: mx.array) -> mx.array:
         raise NotImplementedError
 
+    def head_rows(self, token_ids: mx.array) -> Callable[[mx.array], mx.array]:
+        raise NotImplementedError
+
     def tap(self, layer_ids: Sequence[int]) -> None:
         raise NotImplementedError
 
@@ -78,7 +81,6 @@ class ScriptedTarget:
 class ScriptedDrafter:
     """Proposes the stored drafts and writes down what it was given."""
 
-    needs_tokens = True
     feature_layers: tuple[int, ...] = (0,)
 
     def __init__(self, block_size: int, drafts: list[list[int]]):
@@ -89,6 +91,9 @@ class ScriptedDrafter:
 
     def new_state(self) -> None:
         return None
+
+    def idle(self, state: None) -> bool:
+        return False
 
     def observe(
         self,

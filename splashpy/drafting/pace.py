@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much to draft, so that drafting pays.
+
+A cycle that drafts n tokens costs more than a plain step and commits 1 to n + 1 tokens.
+The draft length with the most expected tokens per cost is chosen; where even that one
+commits less than plain steps would in the same time, drafting rests for some tokens
+and then tries again, with growing gaps.
+
+An estimate can be wrong, so there is an account beside it: tokens committed minus plain
+steps paid. A cycle that could overdraw it is not made. The credit is a small grant and
+a small share of the tokens written, so however badly a text is drafted, it takes
+little longer than plain decoding; the costs must be those of the machine.
+
+Nothing here changes a text, and nothing here knows arrays. Costs are in plain steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+GRANT = 1.0  # plain steps a new text may lose before it has written anything
+SHARE = 0.02  # plain steps it may lose for every token written
+FIRST_GAP = 8  # tokens without drafts before the first new try
+LONGEST_GAP = 64
+_UNKNOWN = 0.5  # chance of a draft before anything is known
+_PRIOR_CYCLES = 4.0  # cycles of its own that outweigh what a request starts with
+_REQUEST_MEMORY = 0.9  # weight of earlier cycles after one more: about ten count
+_ENGINE_MEMORY = 0.98  # about fifty
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What cycles cost.
+
+    Attributes:
+        passes: (rows, cost) of the verify passes that were measured, ascending. Other
+            widths lie on lines between them; without any, every pass costs one.
+        draft: of the drafter's own pass.
+    """
+
+    passes: tuple[tuple[int, float], ...] = ()
+    draft: float = 0.0
+
+    def verify(self, rows: int) -> float:
+        """Of a verify pass."""
+        if not self.passes:
+            return 1.0
+        points = ((1, 1.0), *(each for each in self.passes if each[0] > 1))
+        for (left, low), (right, high) in pairwise(points):
+            if rows <= right:
+                return low + (rows - left) * (high - low) / (right - left)
+        widest, cost = points[-1]
+        return 1.0 + (rows - 1) * (cost - 1.0) / max(widest - 1, 1)
+
+    def drafted(self, count: int) -> float:
+        """Of a cycle in which the drafter drafts ``count`` tokens."""
+        return self.verify(count + 1) + self.draft
+
+
+FREE = Costs()
+"""No cycle costs more than a plain step: with these, everything is always drafted."""
+
+
+class Acceptance:
+    """How likely the draft in every slot is right if all before it are.
+
+    Args:
+        prior: chances of the slots before any cycle.
+        memory: weight of earlier cycles after one more.
+    """
+
+    def __init__(self, prior: Sequence[float], memory: float):
+        self._prior = tuple(prior)
+        self._memory = memory
+        self._kept = [0.0] * len(prior)
+        self._tried = [0.0] * len(prior)
+
+    @property
+    def chances(self) -> list[float]:
+        """Of every slot."""
+        counts = zip(self._prior, self._kept, self._tried, strict=True)
+        return [
+            (kept + _PRIOR_CYCLES * prior) / (tried + _PRIOR_CYCLES)
+            for prior, kept, tried in counts
+        ]
+
+    def expected(self) -> list[float]:
+        """Tokens a cycle commits with 0, 1, 2 ... drafts, the target's own counted."""
+        tokens, right = [1.0], 1.0
+        for chance in self.chances:
+            right *= chance
+            tokens.append(tokens[-1] + right)
+        return tokens
+
+    def note(self, drafted: int, accepted: int) -> None:
+        """Count one cycle; slots after the first wrong draft were not tried."""
+        self._kept = [self._memory * each for each in self._kept]
+        self._tried = [self._memory * each for each in self._tried]
+        for slot in range(min(drafted, accepted + 1)):
+            self._tried[slot] += 1
+            self._kept[slot] += slot < accepted
+
+
+class Pace:
+    """Decides for one sequence.
+
+    Args:
+        costs: of this machine.
+        usual: how drafts fared in all requests so far; takes part in this one.
+    """
+
+    def __init__(self, costs: Costs, usual: Acceptance):
+        self._costs = costs
+        self._usual = usual
+        self._own = Acceptance(usual.chances, _REQUEST_MEMORY)
+        self._credit = GRANT
+        self._gap = FIRST_GAP
+        self._rest = 0
+        self._most = len(usual.chances)
+        self._judge()
+
+    def affords(self, cost: float) -> bool:
+        """Whether a cycle may cost this much, even if it commits one token only."""
+        return cost - 1.0 <= self._credit
+
+    def count(self, limit: int) -> int:
+        """Tokens the drafter is to draft now; 0 makes a plain step."""
+        most = min(limit, self._most)
+        if most < 1 or self._rest > 0:
+            return 0
+        count, rate = self._best(most)
+        if rate < 1.0 and most < self._most:  # too few are left to pay; not a new try
+            return 0
+        return count if self.affords(self._costs.drafted(count)) else 0
+
+    def note(self, cost: float, committed: int) -> None:
+        """Count a cycle the drafter had no part in."""
+        self._credit += committed - cost + SHARE * committed
+        self._rest = max(self._rest - committed, 0)
+
+    def note_drafted(self, drafted: int, committed: int) -> None:
+        """Count a cycle with ``drafted`` tokens of the drafter."""
+        cost = self._costs.drafted(drafted)
+        self.note(cost, committed)
+        for estimate in (self._own, self._usual):
+            estimate.note(drafted, committed - 1)
+        self._judge(paid=committed >= cost)
+
+    def _judge(self, *, paid: bool = False) -> None:
+        """Go on, or rest: twice as long as the last time."""
+        if paid or self._best(self._most)[1] >= 1.0:
+            self._rest, self._gap = 0, FIRST_GAP
+            return
+        self._rest = self._gap
+        self._gap = min(2 * self._gap, LONGEST_GAP)
+
+    def _best(self, most: int) -> tuple[int, float]:
+        """The best of 1 to ``most`` drafts, and its tokens per plain step."""
+        expected = self._own.expected()
+        rates = {n: expected[n] / self._costs.drafted(n) for n in range(1, most + 1)}
+        count = max(rates, key=lambda n: (rates[n], n))
+        return count, rates[count]
+
+
+def usual_acceptance(slots: int) -> Acceptance:
+    """What an engine knows before its first request."""
+    return Acceptance([_UNKNOWN] * slots, _ENGINE_MEMORY)

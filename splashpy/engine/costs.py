@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cycles cost on this machine, timed once after loading.
+
+A plain step is timed as plain decoding runs it, each launched before the one before it
+is read; a verify pass and the drafter's own pass as they run between two readings. The
+kinds take turns, and the fastest of each counts: other work on the machine only ever
+adds time. What it leaves of nonsense is straightened: more rows cost no less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, islice
+from time import perf_counter
+
+import mlx.core as mx
+
+from splashpy.drafting.drafter import Drafter, DraftSampling
+from splashpy.drafting.pace import Costs
+from splashpy.models.target import Target
+
+_SECONDS = 1.0  # for all kinds together, unless that leaves too few runs
+_FEWEST_RUNS, _MOST_RUNS = 2, 5
+_PLAIN_STEPS = 3
+_CONTEXT_ROWS = 2  # what a usual cycle commits
+
+Kind = int | str
+"""What is timed: a verify pass by its rows, ``plain``, ``draft``."""
+
+
+def measure_costs(
+    target: Target, rows: Sequence[int], drafter: Drafter | None = None
+) -> Costs:
+    """Time verify passes and a drafter.
+
+    Args:
+        target: with the taps the drafter needs.
+        rows: widths of the verify passes to time, each above 1.
+        drafter: whose pass over a whole block is timed; None for lookup alone.
+    """
+    kinds: dict[Kind, Callable[[], float]] = {"plain": lambda: _plain_seconds(target)}
+    for width in sorted(set(rows)):
+        kinds[width] = lambda width=width: _pass_seconds(target, width)
+    if drafter is not None:
+        features, most = _features(target), drafter.block_size - 1
+        for count in range(1, most):  # a graph is traced once for every length
+            _draft_seconds(drafter, features, count)
+        kinds["draft"] = lambda: _draft_seconds(drafter, features, most)
+    best = _fastest(kinds)
+    plain = best["plain"]
+    widths = sorted(set(rows))
+    costs = accumulate((best[width] / plain for width in widths), max, initial=1.0)
+    passes = zip(widths, islice(costs, 1, None), strict=True)
+    return Costs(tuple(passes), best.get("draft", 0.0) / plain)
+
+
+def _fastest(kinds: dict[Kind, Callable[[], float]]) -> dict[Kind, float]:
+    best = dict.fromkeys(kinds, float("inf"))
+    began = perf_counter()
+    for index in range(_MOST_RUNS + 1):
+        for kind, run in kinds.items():
+            seconds = run()
+            if index:  # the first run also compiles
+                best[kind] = min(best[kind], seconds)
+        if index >= _FEWEST_RUNS and perf_counter() - began > _SECONDS:
+            break
+    return best
+
+
+def _plain_seconds(target: Target) -> float:
+    state = target.new_state(_PLAIN_STEPS)
+    token = mx.zeros(1, dtype=mx.int32)
+    started = perf_counter()
+    for _ in range(_PLAIN_STEPS):
+        logits = target.forward(state, token, rows=1).logits
+        token = mx.argmax(logits, axis=-1)
+        mx.async_eval(token)
+    mx.eval(token)
+    return (perf_counter() - started) / _PLAIN_STEPS
+
+
+def _pass_seconds(target: Target, rows: int) -> float:
+    ids = mx.arange(rows) % target.facts.vocab_size
+    state = target.new_state(rows)
+    started = perf_counter()
+    mx.eval(target.forward(state, ids, rows=rows).logits)
+    return perf_counter() - started
+
+
+def _features(target: Target) -> mx.array | None:
+    ids = mx.arange(_CONTEXT_ROWS) % target.facts.vocab_size
+    features = target.forward(target.new_state(_CONTEXT_ROWS), ids, rows=0).features
+    if features is not None:
+        mx.eval(features)
+    return features
+
+
+def _draft_seconds(drafter: Drafter, features: mx.array | None, count: int) -> float:
+    state = drafter.new_state()
+    drafter.observe(state, [0] * _CONTEXT_ROWS, features, 0)
+    anchor = mx.array(0, dtype=mx.int32)
+    started = perf_counter()
+    mx.eval(drafter.propose(state, anchor, count, DraftSampling()).token_ids)
+    return perf_counter() - started

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lookup, drafter and plain steps in the engine's own cycles."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import mlx.core as mx
+import pytest
+import tiny
+
+from splashpy.drafting.combined import CombinedDrafter
+from splashpy.drafting.dflash2 import DFlash2Drafter
+from splashpy.drafting.drafter import Drafter, DraftSampling
+from splashpy.drafting.lookup import LookupDrafter
+from splashpy.drafting.pace import FREE, Costs
+from splashpy.drafting.plain import PlainDrafter
+from splashpy.engine import generation
+from splashpy.engine.cycle import InFlight
+from splashpy.engine.generation import generate
+from splashpy.engine.request import GenerationRequest, TokensCommitted
+from splashpy.engine.sequence import Sequence
+from splashpy.models.target import MlxLmTarget, Target
+from splashpy.verification.sampling import SamplingParams
+
+PROMPT = tuple(range(30))
+COSTS = Costs(((2, 1.1), (8, 1.3)), draft=0.2)
+STEADY = SamplingParams(logit_bias=((5, 100.0),))  # the same token for ever
+
+
+@pytest.fixture
+def target() -> MlxLmTarget:
+    return tiny.target()
+
+
+def answer(
+    target: MlxLmTarget,
+    drafter: Drafter,
+    sampling: SamplingParams = SamplingParams(),  # noqa: B008 - frozen
+    *,
+    seeded: bool = False,
+    count: int = 200,
+) -> list[TokensCommitted]:
+    request = GenerationRequest(
+        id="r",
+        token_ids=PROMPT,
+        sampling=sampling,
+        seed=3,
+        seeded=seeded,
+        max_new_tokens=count,
+    )
+    events = generate(request, target, drafter, None, cancelled=lambda: False)
+    return [event for event in events if isinstance(event, TokensCommitted)]
+
+
+def text(cycles: list[TokensCommitted]) -> list[int]:
+    return [token for cycle in cycles for token in cycle.token_ids]
+
+
+def scripted(
+    target: MlxLmTarget,
+    right: Iterable[int],
+    sampling: SamplingParams = SamplingParams(),  # noqa: B008 - frozen
+) -> tuple[tiny.ScriptedDrafter, list[int]]:
+    """A drafter whose i-th draft has ``right[i]`` right tokens, and the plain text."""
+    plain = text(answer(target, PlainDrafter(), sampling))
+    return tiny.ScriptedDrafter(plain, len(PROMPT), iter(right), block_size=5), plain
+
+
+def test_a_drafter_that_is_always_wrong_is_hardly_asked(target: MlxLmTarget) -> None:
+    drafter, plain = scripted(target, itertools.repeat(0))
+    cycles = answer(target, CombinedDrafter(None, drafter, COSTS))
+    assert text(cycles) == plain
+    assert 0 < sum(cycle.drafted > 0 for cycle in cycles) < 0.08 * len(cycles)
+
+
+def test_a_drafter_that_is_right_drafts_whole_blocks(target: MlxLmTarget) -> None:
+    drafter, plain = scripted(target, itertools.repeat(4))
+    cycles = answer(target, CombinedDrafter(None, drafter, COSTS))
+    assert text(cycles) == plain
+    assert {cycle.drafted for cycle in cycles[1:-1]} == {4}
+
+
+def test_with_free_costs_everything_is_drafted(target: MlxLmTarget) -> None:
+    drafter, plain = scripted(target, itertools.repeat(0))
+    cycles = answer(target, CombinedDrafter(LookupDrafter(), drafter, FREE))
+    assert text(cycles) == plain
+    assert all(cycle.drafted for cycle in cycles[1:-1])
+
+
+def test_lookup_is_asked_first_and_costs_the_drafter_nothing(
+    target: MlxLmTarget,
+) -> None:
+    drafter, plain = scripted(target, itertools.repeat(0), STEADY)
+    lookup = LookupDrafter(shortest=4, cost=COSTS.verify(7))
+    cycles = answer(target, CombinedDrafter(lookup, drafter, COSTS), STEADY)
+    assert text(cycles) == plain
+    assert sum("l" in cycle.sources for cycle in cycles) > 5
+    assert len(cycles) < 40
+
+
+@pytest.mark.parametrize("name", ["greedy", "seeded", "penalties"])
+def test_pacing_a_real_drafter_changes_no_text(target: MlxLmTarget, name: str) -> None:
+    sampling = {
+        "greedy": SamplingParams(),
+        "seeded": SamplingParams(temperature=0.8, top_k=20),
+        "penalties": SamplingParams(repetition_penalty=1.2),
+    }[name]
+    seeded = name == "seeded"
+    options = {"seeded": seeded, "count": 40}
+    plain = answer(target, PlainDrafter(), sampling, **options)
+    drafter = DFlash2Drafter(tiny.drafter_network(), target)
+    target.tap(drafter.feature_layers)
+    lookup = LookupDrafter(shortest=4, cost=COSTS.verify(7))
+    for each, costs in ((lookup, FREE), (lookup, COSTS), (None, Costs(((8, 1.05),)))):
+        paced = CombinedDrafter(each, drafter, costs)
+        for _ in range(2):  # the second request knows the first
+            cycles = answer(target, paced, sampling, **options)
+            assert text(cycles) == text(plain)
+
+
+def test_a_pause_keeps_one_plain_step_in_flight(
+    target: MlxLmTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flights: list[int] = []  # how many were in flight after each launch
+    in_flight = 0
+    launch, settle = generation.launch, generation.settle
+
+    def launched(sequence: Sequence, target: Target) -> InFlight:
+        nonlocal in_flight
+        in_flight += 1
+        flights.append(in_flight)
+        return launch(sequence, target)
+
+    def settled(sequence: Sequence, flight: InFlight) -> TokensCommitted:
+        nonlocal in_flight
+        in_flight -= 1
+        return settle(sequence, flight)
+
+    drafter, _ = scripted(target, itertools.repeat(0))
+    monkeypatch.setattr(generation, "launch", launched)
+    monkeypatch.setattr(generation, "settle", settled)
+    lookup = LookupDrafter(shortest=4, cost=COSTS.verify(7))
+    cycles = answer(target, CombinedDrafter(lookup, drafter, COSTS))
+    assert max(flights) == 2
+    assert flights.count(2) > 0.8 * len(cycles)
+
+
+def test_a_pause_projects_no_features(target: MlxLmTarget) -> None:
+    drafter = DFlash2Drafter(tiny.drafter_network(), target)
+    target.tap(drafter.feature_layers)
+    paced = CombinedDrafter(None, drafter, Costs(((8, 50.0),), 50.0))
+    state = paced.new_state()
+    width = 64 * len(drafter.feature_layers)
+    for start in range(50):
+        paced.observe(state, [1], mx.zeros((1, width)), start)
+        assert paced.idle(state)
+        assert len(paced.propose(state, mx.array(1), 9, DraftSampling())) == 0
+    assert state.drafter.context.arrays == []
+    assert state.drafter.queued == 50
+
+
+def test_tokens_of_the_prompt_do_not_count_as_cycles(target: MlxLmTarget) -> None:
+    drafter, _ = scripted(target, itertools.repeat(0))
+    paced = CombinedDrafter(None, drafter, COSTS)
+    state = paced.new_state()
+    credit = state.pace._credit
+    paced.observe(state, PROMPT, None, 0)
+    assert state.pace._credit == credit

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much is drafted, on made-up costs and acceptances."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splashpy.drafting.pace import (
+    FREE,
+    GRANT,
+    LONGEST_GAP,
+    SHARE,
+    Acceptance,
+    Costs,
+    Pace,
+    usual_acceptance,
+)
+
+USUAL_COSTS = Costs(((2, 1.1), (8, 1.3)), draft=0.2)
+SLOTS = 4
+
+
+@dataclass
+class Written:
+    """A simulated answer."""
+
+    tokens: int = 0
+    cost: float = 0.0
+    cycles: int = 0
+    drafting: int = 0
+    counts: tuple[int, ...] = ()
+
+
+def write(
+    pace: Pace, costs: Costs, right: Iterable[int], tokens: int, limit: int = 100
+) -> Written:
+    """Let ``right[i]`` drafts be right in the i-th cycle that drafts."""
+    lengths: Iterator[int] = itertools.chain(right, itertools.repeat(0))
+    done = Written()
+    while done.tokens < tokens:
+        count = pace.count(limit)
+        committed = 1
+        if count:
+            committed += min(next(lengths), count)
+            pace.note_drafted(count, committed)
+            done.cost += costs.drafted(count)
+            done.drafting += 1
+        else:
+            pace.note(1.0, 1)
+            done.cost += 1.0
+        done.tokens += committed
+        done.cycles += 1
+        done.counts += (count,)
+    return done
+
+
+def begin(costs: Costs = USUAL_COSTS, usual: Acceptance | None = None) -> Pace:
+    return Pace(costs, usual or usual_acceptance(SLOTS))
+
+
+def test_drafts_that_are_always_wrong_are_soon_given_up() -> None:
+    done = write(begin(), USUAL_COSTS, itertools.repeat(0), 1000)
+    assert done.drafting < 0.03 * done.cycles
+    assert done.cost < 1.02 * done.tokens
+
+
+def test_drafts_that_are_always_right_are_made_in_full() -> None:
+    done = write(begin(), USUAL_COSTS, itertools.repeat(SLOTS), 1000)
+    assert set(done.counts) == {SLOTS}
+
+
+def test_costly_late_slots_that_never_hold_are_not_drafted() -> None:
+    costs = Costs(((2, 1.1), (8, 4.0)), draft=0.1)
+    done = write(begin(costs), costs, itertools.repeat(1), 300)
+    assert set(done.counts[100:]) == {1}
+
+
+def test_drafting_comes_back_when_the_text_becomes_predictable() -> None:
+    pace = begin()
+    write(pace, USUAL_COSTS, itertools.repeat(0), 500)
+    done = write(pace, USUAL_COSTS, itertools.repeat(SLOTS), 500)
+    first = next(i for i, count in enumerate(done.counts) if count)
+    assert first <= LONGEST_GAP
+    assert 0 not in done.counts[first:]
+
+
+def test_a_request_begins_with_what_earlier_ones_have_shown() -> None:
+    usual = usual_acceptance(SLOTS)
+    first = write(begin(usual=usual), USUAL_COSTS, itertools.repeat(0), 500)
+    second = write(begin(usual=usual), USUAL_COSTS, itertools.repeat(0), 500)
+    assert second.cost - second.tokens < 0.8 * (first.cost - first.tokens)
+    assert second.counts[0] == 0, "it begins with plain steps"
+
+
+def test_earlier_requests_that_went_well_outweigh_a_bad_beginning() -> None:
+    usual = usual_acceptance(SLOTS)
+    write(begin(usual=usual), USUAL_COSTS, itertools.repeat(SLOTS), 500)
+    done = write(begin(usual=usual), USUAL_COSTS, [0, *[3] * 50], 100)
+    assert 0 not in done.counts
+
+
+@given(
+    right=st.lists(st.integers(0, 7), max_size=300),
+    verify=st.lists(st.floats(1.0, 9.0), min_size=2, max_size=2).map(sorted),
+    draft=st.floats(0.0, 5.0),
+    slots=st.integers(1, 7),
+    tokens=st.integers(32, 160),
+)
+def test_no_text_takes_much_longer_than_plain_decoding(
+    right: list[int], verify: list[float], draft: float, slots: int, tokens: int
+) -> None:
+    costs = Costs(((2, verify[0]), (8, verify[1])), draft)
+    pace = Pace(costs, usual_acceptance(slots))
+    done = write(pace, costs, right, tokens)
+    assert done.cost <= done.tokens + GRANT + SHARE * done.tokens
+    assert done.cost <= done.tokens / 0.95
+
+
+@given(st.lists(st.integers(0, 4), max_size=60), st.integers(1, 9))
+def test_where_drafts_cost_nothing_all_are_made(right: list[int], limit: int) -> None:
+    done = write(begin(FREE), FREE, right, 100, limit)
+    assert set(done.counts) == {min(limit, SLOTS)}
+
+
+def test_the_end_of_the_budget_is_no_reason_to_draft_too_little() -> None:
+    costs = Costs(((2, 1.5), (8, 1.6)), draft=0.3)
+    pace = begin(costs)
+    write(pace, costs, itertools.repeat(SLOTS), 100)
+    assert pace.count(100) == SLOTS
+    assert pace.count(1) in (0, 1)
+    assert pace.count(0) == 0
+    usual = usual_acceptance(SLOTS)
+    assert Pace(Costs(((2, 1.8),)), usual).count(1) == 0, "one draft cannot pay"
+
+
+def test_asking_twice_gives_the_same_count() -> None:
+    pace = begin()
+    assert pace.count(9) == pace.count(9)
+
+
+def test_a_slot_after_the_first_wrong_draft_says_nothing() -> None:
+    acceptance = Acceptance([0.5] * 3, memory=1.0)
+    for _ in range(1000):
+        acceptance.note(3, 1)
+    first, second, third = acceptance.chances
+    assert first > 0.99
+    assert second < 0.01
+    assert third == 0.5
+    one, two, three, four = acceptance.expected()
+    assert one == 1.0
+    assert two == pytest.approx(1 + first)
+    assert three == pytest.approx(1 + first + first * second)
+    assert four == pytest.approx(three + first * second * third)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cost"), [(1, 1.0), (2, 1.2), (5, 1.5), (8, 1.8), (15, 2.6)]
+)
+def test_widths_that_were_not_measured_lie_on_lines(rows: int, cost: float) -> None:
+    assert Costs(((2, 1.2), (8, 1.8))).verify(rows) == pytest.approx(cost)
