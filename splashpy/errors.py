@@ -22,6 +22,7 @@
     │   └── DownloadError           a transfer broke                        exit 6
     ├── AuthorisationError          gated repository or wrong key           exit 8
     ├── LosslessError               speculation changed the output          exit 5
+    ├── DraftCheckError             training and drafting do not agree      exit 5
     ├── TemplateError               chat template missing or failing        exit 1
     ├── PermissionDeniedError       a directory cannot be written           exit 1
     ├── TerminalError               a terminal is needed                    exit 2
@@ -195,6 +196,13 @@ class LosslessError(SplashError):
     """Speculation changed the output."""
 
     code = "E-LOSSLESS"
+    exit_code = 5
+
+
+class DraftCheckError(SplashError):
+    """The engine accepts other drafts than the trainer expects."""
+
+    code = "E-DRAFT-CHECK"
     exit_code = 5
 
 

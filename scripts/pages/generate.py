@@ -42,9 +42,9 @@ def cli_page() -> str:
         "errors go to stderr. With `--json` the result is one JSON document whose "
         '`schema` is `"splashpy.<command>/1"`; within a number, fields are only added. '
         "An error in JSON mode is a document with the schema `splashpy.error/1` on "
-        "stdout, with the same exit code; what `splashpy verify` finds is in the "
-        "`error` of its own document. `splashpy run --json-stream` prints every engine "
-        "event instead, one JSON object on a line.",
+        "stdout, with the same exit code; what `splashpy verify` and `splashpy train` "
+        "find is in the `error` of their own documents. `splashpy run --json-stream` "
+        "prints every engine event instead, one JSON object on a line.",
     ]
     for name in commands.listed():
         parts += [f"## splashpy {name}", fenced(render(command(name), rare=True))]
@@ -85,7 +85,7 @@ def program_manual() -> str:
     lines += ["\\fBsplashpy\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR]", ".SH COMMANDS"]
     for name, row in commands.listed().items():
         lines += [".TP", f"\\fB{roff(name)}\\fR {roff(row.synopsis)}".rstrip()]
-        lines += [f"{roff(row.help)}; see \\fBsplashpy\\-{roff(name)}\\fR(1)"]
+        lines += [f"{roff(row.help)}; see \\fB{roff(manual(name))}\\fR(1)"]
     lines += [".SH ENVIRONMENT", *definitions(VARIABLES)]
     lines += [".SH FILES", ".TP", "\\fBconfig.toml\\fR", "Optional. Keys:"]
     for table, rows in KEYS.items():
@@ -98,7 +98,7 @@ def program_manual() -> str:
 
 def command_manual(name: str) -> str:
     made = command(name)
-    lines = manual_head(f"splashpy-{name}", made.page.summary.rstrip("."))
+    lines = manual_head(manual(name), made.page.summary.rstrip("."))
     usage = f" {roff(made.page.usage)}" if made.page.usage else ""
     lines.append(f"\\fBsplashpy {roff(name)}\\fR{usage} [\\fIOPTIONS\\fR]")
     if made.page.notes:
@@ -116,6 +116,11 @@ def command_manual(name: str) -> str:
             lines += [".TP", f"\\fB{roff(row.spelling)}\\fR", roff(row.help + default)]
     lines += [".SH SEE ALSO", "\\fBsplashpy\\fR(1)"]
     return "\n".join(lines) + "\n"
+
+
+def manual(name: str) -> str:
+    """Name of a command's man page."""
+    return f"splashpy-{name}".replace(" ", "-")
 
 
 def manual_head(name: str, about: str) -> list[str]:
@@ -150,7 +155,7 @@ def pages() -> dict[Path, str]:
         Path("docs/man/splashpy.1"): program_manual(),
     }
     for name in commands.listed():
-        made[Path(f"docs/man/splashpy-{name}.1")] = command_manual(name)
+        made[Path(f"docs/man/{manual(name)}.1")] = command_manual(name)
     return made
 
 

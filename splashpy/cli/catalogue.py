@@ -96,6 +96,18 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "splashpy verify MODEL --json keeps what a report needs.",
         ),
     ),
+    "E-DRAFT-CHECK": CatalogueEntry(
+        5,
+        "After a training, the engine accepts more or fewer drafted tokens on held-out "
+        "prompts than the trainer counts on the same text, by more than 3 %. Training "
+        "and drafting then do not compute the same thing, or the prompts are so few "
+        "that rounding decides.",
+        (
+            "splashpy train MODEL -o DIR --resume --eval-prompts N evaluates again "
+            "with more prompts.",
+            "If the difference stays it is a bug: report it with what --json prints.",
+        ),
+    ),
     "E-VERSION": CatalogueEntry(
         1,
         "The package was written for a version of the format this splashpy does not "
@@ -111,6 +123,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         (
             "--max-context N lowers what the state needs.",
             "--no-draft leaves the drafter out.",
+            "When training: fewer --anchors or --sequences, or --frequent-tokens N.",
             "Close other applications, or choose a smaller model.",
         ),
     ),
@@ -196,8 +209,9 @@ CATALOGUE: dict[str, CatalogueEntry] = {
     "E-NAN": CatalogueEntry(
         1,
         "The model computed values that are not numbers. The request is given up; "
-        "others go on.",
+        "others go on. A training ends there.",
         (
+            "When training: a smaller --learning-rate, in a new directory.",
             "Repeat the request.",
             "splashpy verify MODEL --files --full tells whether its files are damaged.",
         ),
@@ -216,7 +230,7 @@ EXIT_CODES: dict[int, str] = {
     2: "wrong usage",
     3: "a model or file is not found or not installed",
     4: "does not fit: memory, disk or context",
-    5: "a check failed: a file differs from its digest",
+    5: "a check failed: files, texts with drafts, or a trained drafter",
     6: "the network is needed and not available",
     8: "not authorised: a gated or private repository",
     9: "the engine died",

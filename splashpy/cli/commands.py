@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one table of commands.
+"""The one table of commands; a name may have two words.
 
 The help page, the man page, the reference and the suggestions for a mistyped name are
 made from it, so listing the commands imports none of them. This module imports next to
@@ -45,8 +45,20 @@ COMMANDS: dict[str, CommandEntry] = {
     "ls": CommandEntry("models:LIST", alias_of="list"),
     "show": CommandEntry("models:SHOW", "what a model consists of", "Models", "MODEL"),
     "rm": CommandEntry("models:REMOVE", "remove models", "Models", "MODEL..."),
+    "pack": CommandEntry(
+        "pack:PACK", "build a package", "Models", "TARGET [DRAFT] -o DIR"
+    ),
+    "unpack": CommandEntry(
+        "unpack:UNPACK", "take a package apart", "Models", "PACKAGE -o DIR"
+    ),
     "verify": CommandEntry(
         "verify:VERIFY", "prove that drafts change nothing", "Prove", "[MODEL]"
+    ),
+    "train": CommandEntry(
+        "train:TRAIN", "train a drafter for a model", "Train", "[MODEL]"
+    ),
+    "train data": CommandEntry(
+        "train_data:TRAIN_DATA", "write the texts for that", "Train", "[MODEL] [FILE]"
     ),
     "help": CommandEntry(
         "help:HELP", "explain a command, an error or a topic", "Other", "[SUBJECT]"

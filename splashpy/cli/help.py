@@ -22,7 +22,7 @@ def show_help(invocation: Invocation) -> int:
     Raises:
         UsageError: there is no such subject.
     """
-    subject = invocation.given["subject"]
+    subject = " ".join(invocation.given["subject"]) or None
     text = overview() if subject is None else explain(subject)
     if invocation.output.json:
         invocation.output.document("help", {"subject": subject, "text": text})
@@ -85,7 +85,7 @@ HELP = PageCommand(
             ("splashpy help speculation", "a topic; splashpy help lists them"),
         ),
     ),
-    arguments=(click.Argument(["subject"], required=False, metavar="[SUBJECT]"),),
+    arguments=(click.Argument(["subject"], nargs=-1, metavar="[SUBJECT]"),),
     options=COMMON,
     run=show_help,
 )

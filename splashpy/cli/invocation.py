@@ -105,7 +105,7 @@ class Invocation:
 
         for first, second, why in pairs:
             if self.given[first] and self.given[second]:
-                flags = [f"--{name.replace('_', '-')}" for name in (first, second)]
+                flags = [OPTIONS[name].flag for name in (first, second)]
                 raise UsageError(
                     f"{flags[0]} and {flags[1]} exclude each other", why=why
                 )
@@ -123,7 +123,7 @@ class Invocation:
         given = self.given
         draft = given["draft"]
         if draft is not None:
-            draft = self._drafter_directory(draft)
+            draft = self.drafter_directory(draft, "--draft")
         return LoadOptions(
             draft=draft,
             no_draft=given["no_draft"],
@@ -134,22 +134,31 @@ class Invocation:
             prefix_cache=not given["no_prefix_cache"],
         )
 
-    def _drafter_directory(self, value: str) -> str:
-        """A directory as it is; OWNER/REPO[@REVISION] downloaded."""
+    def drafter_directory(self, value: str, flag: str) -> str:
+        """A directory as it is; OWNER/REPO[@REVISION] downloaded.
+
+        Args:
+            value: what was given.
+            flag: the option it was given with.
+
+        Raises:
+            UsageError: neither a directory nor a repository.
+            ModelKindError: the directory holds no drafter.
+        """
         directory = Path(value).expanduser()
         if not directory.is_dir():
-            directory = self._downloaded_drafter(value)
-        _check_drafter(value, directory)
+            directory = self._downloaded_drafter(value, flag)
+        _check_drafter(value, directory, flag)
         return str(directory.absolute())
 
-    def _downloaded_drafter(self, value: str) -> Path:
+    def _downloaded_drafter(self, value: str, flag: str) -> Path:
         from splashpy.errors import UsageError
         from splashpy.package import hub, names
 
         wanted = names.parse(value)
         if wanted.kind != "hub":
             raise UsageError(
-                f"--draft got {value!r}",
+                f"{flag} got {value!r}",
                 why="there is no such directory, and it is not OWNER/REPO",
             )
         progress = self.progress()
@@ -183,7 +192,7 @@ class Invocation:
         )
 
 
-def _check_drafter(value: str, directory: Path) -> None:
+def _check_drafter(value: str, directory: Path, flag: str) -> None:
     """Refuse a directory that cannot be a drafter, before a model is loaded for it.
 
     Raises:
@@ -196,12 +205,12 @@ def _check_drafter(value: str, directory: Path) -> None:
     inside = directory / "draft"  # of a package
     packaged = (inside / "config.json").is_file()
     raise ModelKindError(
-        f"--draft {value}: no drafter, config.json is missing",
+        f"{flag} {value}: no drafter, config.json is missing",
         why="a drafter's directory holds config.json and model.safetensors",
         fix=[
-            f"--draft {shlex.quote(str(inside))}"
+            f"{flag} {shlex.quote(str(inside))}"
             if packaged
-            else "leave --draft out, to use the drafter of the model's package"
+            else f"leave {flag} out, to use the drafter of the model's package"
         ],
     )
 

@@ -16,7 +16,8 @@ import click
 
 from splashpy.cli import values
 from splashpy.cli.invocation import Invocation
-from splashpy.cli.options import GROUPS, OPTIONS, Option
+from splashpy.cli.option import Option
+from splashpy.cli.options import GROUPS, OPTIONS
 
 Run = Callable[[Invocation], int]
 """A command: returns the exit code."""
@@ -133,7 +134,7 @@ class _Value(click.ParamType):
     ) -> Any:
         if not isinstance(value, str) or self.row.parser is None:
             return value
-        return values.parse(self.row.parser, value, self.row.flags.split()[-1])
+        return values.parse(self.row.parser, value, self.row.flag)
 
 
 def _print_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001

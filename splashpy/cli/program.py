@@ -34,11 +34,14 @@ class CommandTable(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with our own words for an unknown command.
+        """As click does, with commands of two words and our own for an unknown one.
 
         Raises:
             UsageError: there is no such command.
         """
+        both = " ".join(args[:2])
+        if both in COMMANDS:
+            args = [both, *args[2:]]
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             near = nearest(args[0], list(COMMANDS))
             raise UsageError(

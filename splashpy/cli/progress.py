@@ -29,10 +29,15 @@ PHASES = {
     "prompt": "reading the prompt",
     "queue": "waiting for earlier requests",
     "draw": "drawing tokens",
+    "texts": "writing texts",
+    "pace": "measuring a step",
+    "train": "training",
+    "evaluate": "decoding held-out prompts",
 }
 
 _REDRAW_SECONDS = 0.1  # ten redraws a second look continuous and cost nothing
 _LOG_SECONDS = 10.0
+_TIMED_UNITS = ("bytes", "texts", "steps")  # their rate says how much time is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class ProgressLine:
         self._clock = clock
         self._phase = ""
         self._started = 0.0
+        self._first = 0
         self._drawn = 0.0
         self._last: _Step | None = None
 
@@ -94,6 +100,25 @@ class ProgressLine:
     def draws(self, done: int, total: int) -> None:
         """Show how many tokens of a sampling test are drawn."""
         self._show(_Step("draw", done, total, ""), 0.0)
+
+    def texts(self, done: int, total: int) -> None:
+        """Show how many conversations are written."""
+        self._show(_Step("texts", done, total, "texts"), 0.0)
+
+    def steps(self, done: int, total: int, rate: float, item: str) -> None:
+        """Show how far a training is.
+
+        Args:
+            done: steps.
+            total: steps.
+            rate: steps a second.
+            item: how well the drafter does.
+        """
+        self._show(_Step("train", done, total, "steps", item), rate)
+
+    def stage(self, phase: str) -> None:
+        """Show a phase that does not count what it does."""
+        self._show(_Step(phase, 0, 0, ""), 0.0)
 
     def waiting(self, position: int) -> None:
         """Show how many requests come first."""
@@ -113,18 +138,21 @@ class ProgressLine:
         if fresh:
             if self._keep:
                 self.close()
-            self._phase, self._started = step.phase, now
+            self._phase, self._started, self._first = step.phase, now, step.done
         pause = _REDRAW_SECONDS if self._live else _LOG_SECONDS
         complete = step.done == step.total and self._live
         if not fresh and not complete and now - self._drawn < pause:
             return
         self._drawn, self._last = now, step
-        text = describe(step, rate or _rate(step, now - self._started))
+        text = describe(step, rate or self._rate(step.done, now - self._started))
         text = self._stream.safe(text)
         if self._live:
             self._stream.write(f"\r{text[: self._columns - 1]}\x1b[K")
         else:
             self._stream.write(f"{text}\n")
+
+    def _rate(self, done: int, seconds: float) -> float:
+        return (done - self._first) / seconds if seconds > 1 else 0.0
 
 
 def describe(step: _Step, rate: float) -> str:
@@ -136,15 +164,11 @@ def describe(step: _Step, rate: float) -> str:
         )
     if step.unit == "bytes" and rate > 0:
         parts.append(f"{format_bytes(round(rate))}/s")
-        if step.done < step.total:
-            parts.append(f"{format_seconds((step.total - step.done) / rate)} left")
+    if step.unit in _TIMED_UNITS and rate > 0 and step.done < step.total:
+        parts.append(f"{format_seconds((step.total - step.done) / rate)} left")
     if step.item:
         parts.append(step.item)
     return " · ".join(parts)
-
-
-def _rate(step: _Step, seconds: float) -> float:
-    return step.done / seconds if seconds > 1 else 0.0
 
 
 def _amount(count: int, unit: str) -> str:

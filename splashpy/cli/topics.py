@@ -51,8 +51,10 @@ What MODEL may be
   ./model  ~/model  /m   a directory
 
 A model is a package, that is a target with its drafter, or an MLX model that
-is a target alone. Targets are of the architectures llama and qwen3 so far,
-without sliding-window layers.
+is a target alone. Drafters are known for the architectures of Llama, Qwen3 to
+Qwen3.8, Gemma 4, gpt-oss, Muse Glimmer, MiniMax, Kimi K2 and GLM 5; others that
+mlx-lm has decode plainly and by lookup. splashpy show MODEL names the drafters
+published for a model.
 
 Without MODEL: SPLASHPY_MODEL, then [defaults] model of config.toml, then the
 only installed model, then demo.

@@ -8,6 +8,7 @@ phrase what is allowed. The same parser reads a flag and its environment variabl
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ from splashpy.errors import UsageError
 from splashpy.units import format_tokens, parse_tokens
 
 Parser = Callable[[str], Any]
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(iB)?B?", re.IGNORECASE)
+_SIZE_UNITS = ("", "K", "M", "G", "T")
 
 
 def text(value: str) -> str:
@@ -72,6 +76,40 @@ def tokens(low: int) -> Parser:
         return count
 
     return parse
+
+
+def size(value: str) -> int:
+    """Bytes of a size such as ``28G``, ``28GiB`` or ``28000M``.
+
+    Raises:
+        ValueError: the text is not a size.
+    """
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("a size such as 28G, 28GiB or 28000M")
+    step = 1024 if match[3] else 1000
+    return int(float(match[1]) * step ** _SIZE_UNITS.index(match[2].upper()))
+
+
+def numbers(value: str) -> tuple[int, ...]:
+    """Whole numbers of at least 0 with commas between them.
+
+    Raises:
+        ValueError: the text is no such list.
+    """
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError("whole numbers with commas between them, such as 1,8,15")
+    return tuple(map(int, parts))
+
+
+def numbers_or_none(value: str) -> tuple[int, ...]:
+    """As :func:`numbers`; the word ``none`` is the empty list.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    return () if value.strip() == "none" else numbers(value)
 
 
 def choice(*names: str) -> Parser:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from splashpy.drafting.dflash2 import TargetDoor
+from splashpy.drafting.head import TargetDoor
 from splashpy.models.dflash2 import DFlashNetwork
 
 

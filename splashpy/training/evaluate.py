@@ -17,6 +17,7 @@ from typing import Any
 
 from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import Drafter
+from splashpy.drafting.head import DraftHead
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.generation import generate
 from splashpy.engine.request import GenerationRequest, TokensCommitted
@@ -26,7 +27,6 @@ from splashpy.models.target import MlxLmTarget
 from splashpy.training.batches import candidates, make_batch
 from splashpy.training.blocks import BlockEmbedding
 from splashpy.training.examples import Example
-from splashpy.training.head import DraftHead
 from splashpy.training.lessons import Lessons
 from splashpy.training.loss import accepted, judge
 from splashpy.verification.sampling import SamplingParams
@@ -163,7 +163,7 @@ def accepted_at_every_anchor(
 ) -> list[int]:
     """How many drafts would be right after every answer token but the last."""
     config = network.config
-    head = DraftHead(target, config.hidden_size, config.vocab_size)
+    head = DraftHead(target, config.vocab_size, config.frequent_tokens)
     embed = BlockEmbedding(network, target)
     # As the engine reads them, not as they are stored.
     lessons = Lessons(target, config.feature_layers, dtype=network.dtype)

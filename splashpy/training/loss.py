@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from splashpy.drafting.head import DraftHead
 from splashpy.kernels.candidate_selector import top_candidates
 from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.training.blocks import Batch, BlockEmbedding, run_blocks
-from splashpy.training.head import DraftHead
 
 _TINY = 1e-6  # keeps a batch without a label from dividing by zero
 

@@ -233,3 +233,23 @@ def test_one_directory_holds_everything_and_the_cache_may_be_elsewhere(
 def configure(home: Path, content: str) -> None:
     (home / "config").mkdir()
     (home / "config" / "config.toml").write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("28G", 28_000_000_000),
+        ("28GiB", 28 * 2**30),
+        ("28000M", 28_000_000_000),
+        ("1.5 kb", 1500),
+        ("0", 0),
+    ],
+)
+def test_a_size_is_decimal_unless_it_says_i(text: str, count: int) -> None:
+    assert values.size(text) == count
+
+
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=5))
+def test_a_list_of_numbers_is_read_as_it_is_written(numbers: list[int]) -> None:
+    assert values.numbers(",".join(map(str, numbers))) == tuple(numbers)
+    assert values.numbers_or_none("none") == ()

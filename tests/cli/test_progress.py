@@ -110,3 +110,24 @@ def test_a_disabled_line_says_nothing() -> None:
     progress.close()
 
     assert file.getvalue() == ""
+
+
+def test_a_training_says_how_far_it_is_how_long_it_takes_and_how_well_it_goes() -> None:
+    progress, file = line(Clock(), live=False)
+    progress.steps(120, 1400, 2.0, "loss 3.21")
+    progress.steps(1400, 1400, 2.0, "loss 1.00")
+
+    assert file.getvalue() == ("training 120 of 1,400 · 10 min 40 s left · loss 3.21\n")
+
+
+def test_texts_that_were_there_before_do_not_count_as_speed() -> None:
+    clock = Clock()
+    progress, file = line(clock, live=False)
+    progress.texts(900, 1000)
+    clock.now = 20.0
+    progress.texts(910, 1000)
+
+    assert file.getvalue().splitlines() == [
+        "writing texts 900 of 1,000",
+        "writing texts 910 of 1,000 · 3 min 0 s left",
+    ]

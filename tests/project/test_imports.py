@@ -37,7 +37,15 @@ TIMES_BARE_PYTHON = 5
 
 @pytest.mark.parametrize(
     "words",
-    [(), ("--help",), ("run", "--help"), ("chat", "--help"), ("help", "env")],
+    [
+        (),
+        ("--help",),
+        ("run", "--help"),
+        ("chat", "--help"),
+        ("train", "--help"),
+        ("train", "data", "--help"),
+        ("help", "env"),
+    ],
     ids=" ".join,
 )
 def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:

@@ -12,11 +12,13 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from splashpy.cli import program
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = click.Context(program.PROGRAM)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
 MANUALS = sorted(ROOT.glob("docs/man/*.1"))
@@ -48,7 +50,7 @@ def test_ci_runs_the_command_the_readme_gives_for_the_tests() -> None:
     assert "permissions:\n  contents: read\n" in workflow
 
 
-@pytest.mark.parametrize("name", ["chat", "test", "check", "docs"])
+@pytest.mark.parametrize("name", ["chat", "test", "check", "docs", "train_tiny"])
 def test_a_script_is_a_program_that_a_shell_can_read(name: str) -> None:
     script = ROOT / "scripts" / name
 
@@ -77,8 +79,9 @@ def test_every_splashpy_command_on_a_page_can_be_parsed(page: Path) -> None:
         command = line.split("#")[0].split("|")[-1].strip()
         words = shlex.split(command.split(">")[0].split("<")[0])
         if words[:1] == ["splashpy"] and words[1:2] != ["--version"]:
+            name, _, rest = program.PROGRAM.resolve_command(PROGRAM, words[1:])
             # Raises what a person would be told; no command runs.
-            program.load(words[1]).make_context(words[1], words[2:])
+            program.load(name or "").make_context(name, rest)
 
 
 @pytest.mark.parametrize("manual", MANUALS, ids=lambda path: path.name)

@@ -14,13 +14,13 @@ from mlx.utils import tree_flatten, tree_map
 
 from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import DraftSampling
+from splashpy.drafting.head import DraftHead
 from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.models.target import MlxLmTarget
 from splashpy.training.batches import make_batch
 from splashpy.training.blocks import BlockEmbedding, run_blocks
 from splashpy.training.evaluate import accepted_at_every_anchor, estimate_cycles
 from splashpy.training.examples import Example
-from splashpy.training.head import DraftHead
 from splashpy.training.lessons import Lesson, Lessons
 from splashpy.training.loss import Objective, combine, judge
 
@@ -144,7 +144,7 @@ def test_gradients_reach_every_weight(
     network: DFlashNetwork, target: MlxLmTarget
 ) -> None:
     batch = make_batch([random_lesson(40)], [[5, 9, 20, 30]], 8, width=4)
-    embed, head = BlockEmbedding(network, target), DraftHead(target, 64, 260)
+    embed, head = BlockEmbedding(network, target), DraftHead(target, 260)
 
     def loss() -> mx.array:
         judged = judge(network, embed, head, batch)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import tiny
 
+from splashpy.drafting.head import DraftHead
 from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.models.target import MlxLmTarget
 from splashpy.training.batches import make_batch
 from splashpy.training.blocks import Batch, BlockEmbedding, run_blocks
 from splashpy.training.examples import Example
-from splashpy.training.head import DraftHead, frequent_tokens
+from splashpy.training.head import frequent_tokens
 from splashpy.training.lessons import Lesson
 from splashpy.training.loss import Judged, Objective, accepted, combine, judge
 
@@ -54,7 +55,7 @@ def test_every_row_is_judged_as_defined(target: MlxLmTarget, batch: Batch) -> No
     odd = mx.arange(batch.labels.size).reshape(batch.labels.shape) % 2 == 1
     batch = batch._replace(labels=mx.where(odd, second, batch.labels).astype(mx.int32))
     judged = judge(
-        network, BlockEmbedding(network, target), DraftHead(target, 64, 260), batch
+        network, BlockEmbedding(network, target), DraftHead(target, 260), batch
     )
     selector = network.candidate_selector
     before = np.array(selector.predecessor_codebook, np.float64)
@@ -126,9 +127,9 @@ def test_a_block_without_labels_counts_nowhere() -> None:
 
 def test_a_restricted_head_has_the_whole_heads_logits(target: MlxLmTarget) -> None:
     tokens = [3, 250, 17, 99]
-    head = DraftHead(target, 64, 260, tokens)
+    head = DraftHead(target, 260, tokens)
     hidden = mx.random.normal((5, 64), key=mx.random.key(0))
-    whole = DraftHead(target, 64, 260)(hidden)
+    whole = DraftHead(target, 260)(hidden)
     np.testing.assert_allclose(head(hidden), whole[:, mx.array(sorted(tokens))], 1e-5)
     assert head.row_of(mx.array([17, 18])).tolist() == [1, -1]
     assert head.id_of(mx.array([0, 3])).tolist() == [3, 250]
@@ -139,8 +140,8 @@ def test_a_head_of_all_tokens_judges_like_the_whole_one(
 ) -> None:
     network = tiny.drafter_network()
     embed = BlockEmbedding(network, target)
-    whole = judge(network, embed, DraftHead(target, 64, 260), batch, 0.5)
-    same = judge(network, embed, DraftHead(target, 64, 260, range(260)), batch, 0.5)
+    whole = judge(network, embed, DraftHead(target, 260), batch, 0.5)
+    same = judge(network, embed, DraftHead(target, 260, range(260)), batch, 0.5)
     np.testing.assert_allclose(same.loss, whole.loss, rtol=1e-4, atol=1e-5)
     assert mx.array_equal(same.right, whole.right)
 
@@ -150,7 +151,7 @@ def test_a_label_outside_the_head_teaches_nothing_and_is_a_miss(
 ) -> None:
     network = tiny.drafter_network()
     label = batch.labels[0, 0, 0].item()
-    head = DraftHead(target, 64, 260, [each for each in range(260) if each != label])
+    head = DraftHead(target, 260, [each for each in range(260) if each != label])
     judged = judge(network, BlockEmbedding(network, target), head, batch)
     first = [getattr(judged, n)[0, 0, 0].item() for n in ("taught", "hit", "right")]
     assert first == [0.0, 0.0, 0.0]
@@ -161,7 +162,7 @@ def test_distillation_takes_the_targets_distribution_as_the_label(
     target: MlxLmTarget, batch: Batch
 ) -> None:
     network = tiny.drafter_network()
-    head = DraftHead(target, 64, 260)
+    head = DraftHead(target, 260)
     judged = judge(network, BlockEmbedding(network, target), head, batch, 1.0)
     _, logits = rows_of(network, target, batch)
     for row in range(21):

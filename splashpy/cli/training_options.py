@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the table of options that ``splashpy train`` and ``train data`` take.
+
+The defaults are told here and decided in ``splashpy/training``.
+"""
+
+from __future__ import annotations
+
+from splashpy.cli import values
+from splashpy.cli.option import Option
+
+TRAINING_ROWS: dict[str, tuple[Option, ...]] = {
+    "Texts": (
+        Option(
+            "--conversations",
+            "conversations the target invents",
+            "N",
+            values.integer(1),
+            default="1000",
+        ),
+        Option(
+            "--answer-tokens",
+            "answers are cut there",
+            "N",
+            values.integer(2),
+            default="160",
+        ),
+        Option(
+            "--answer-temp",
+            "temperature of answers; 0 is greedy",
+            "F",
+            values.decimal(0, 2),
+            default="0",
+        ),
+        Option(
+            "--question-tokens",
+            "a question not finished by then is dropped",
+            "N",
+            values.integer(2),
+            default="80",
+            rare=True,
+        ),
+        Option(
+            "--question-temp",
+            "temperature of questions",
+            "F",
+            values.decimal(0, 2),
+            default="1",
+            rare=True,
+        ),
+        Option(
+            "--batch",
+            "conversations written at once",
+            "N",
+            values.integer(1),
+            default="32",
+            rare=True,
+        ),
+    ),
+    "Drafter": (
+        Option(
+            "--init",
+            "continue with this drafter",
+            "DIR|REPO",
+            values.text,
+            default="a new one",
+        ),
+        Option(
+            "--only",
+            "with --init: train nothing else",
+            "selector",
+            values.choice("selector"),
+            default="all",
+        ),
+        Option("--layers", "decoder layers", "N", values.integer(1), default="3"),
+        Option(
+            "--block-size",
+            "rows of a block, the anchor included",
+            "N",
+            values.integer(2, 64),
+            default="8",
+            key="trained_block_size",
+        ),
+        Option(
+            "--features",
+            "target layers it reads, as in 1,8,15",
+            "LIST",
+            values.numbers,
+            default="spread",
+        ),
+        Option(
+            "--sources",
+            "target layers its own begin as",
+            "LIST|none",
+            values.numbers_or_none,
+            default="spread",
+        ),
+        Option(
+            "--mask-token-id",
+            "a token that no text contains",
+            "N",
+            values.integer(0),
+            default="chosen",
+            rare=True,
+        ),
+        Option(
+            "--rank",
+            "rank of the selector",
+            "N",
+            values.integer(1),
+            default="32",
+            rare=True,
+        ),
+        Option(
+            "--candidates",
+            "tokens the selector chooses from",
+            "N",
+            values.integer(1),
+            default="16",
+            rare=True,
+        ),
+        Option(
+            "--window",
+            "positions a row sees; 0 is all of them",
+            "N",
+            values.integer(0),
+            default="2048",
+            rare=True,
+        ),
+        *(
+            Option(
+                flag,
+                about,
+                "N",
+                values.integer(1),
+                default="as the target",
+                rare=True,
+            )
+            for flag, about in (
+                ("--heads", "attention heads"),
+                ("--kv-heads", "key/value heads"),
+                ("--head-dim", "channels of a head"),
+                ("--mlp-size", "channels inside an MLP"),
+            )
+        ),
+        Option(
+            "--conv-taps",
+            "positions a convolution sees",
+            "N",
+            values.integer(1),
+            default="2",
+            rare=True,
+        ),
+        Option(
+            "--conv-group",
+            "channels that share a correction",
+            "N",
+            values.integer(1),
+            default="16",
+            rare=True,
+        ),
+        Option(
+            "--bits",
+            "of the finished drafter's matrices",
+            "4|8|16",
+            values.number_choice(4, 8, 16),
+            default="16",
+        ),
+        Option(
+            "--license",
+            "licence on the model card",
+            "ID",
+            values.text,
+            default="the target's",
+            rare=True,
+        ),
+    ),
+    "Training": (
+        Option(
+            "--data",
+            "texts (repeat), or questions to answer first",
+            "DIR|FILE",
+            values.text,
+            repeat=True,
+        ),
+        Option(
+            "--steps",
+            "updates of the weights",
+            "N",
+            values.integer(0),
+            default="each text 6 times",
+        ),
+        Option(
+            "--minutes",
+            "as many steps as fit, and no longer",
+            "N",
+            values.decimal(0, above=True),
+        ),
+        Option("--sequences", "texts in a batch", "N", values.integer(1), default="4"),
+        Option("--anchors", "blocks of a text", "N", values.integer(1), default="12"),
+        Option(
+            "--accumulation",
+            "batches of an update",
+            "N",
+            values.integer(1),
+            default="1",
+            rare=True,
+        ),
+        Option(
+            "--learning-rate",
+            "the largest",
+            "F",
+            values.decimal(0, above=True),
+            default="0.0006",
+        ),
+        Option(
+            "--gamma",
+            "slots until a slot counts 1/e; 0: all alike",
+            "F",
+            values.decimal(0),
+            default="4",
+            rare=True,
+        ),
+        Option(
+            "--selector-weight",
+            "factor of the selector's loss",
+            "F",
+            values.decimal(0),
+            default="1",
+            rare=True,
+        ),
+        Option(
+            "--distillation",
+            "share of the target's distribution, 0 to 1",
+            "F",
+            values.decimal(0, 1),
+            default="0",
+        ),
+        Option(
+            "--frequent-tokens",
+            "learn and draft only the N most frequent",
+            "N",
+            values.integer(2),
+            default="all",
+        ),
+        Option(
+            "--held-out",
+            "share of the conversations for evaluation",
+            "F",
+            values.decimal(0, 0.9),
+            default="0.05",
+        ),
+        Option(
+            "--eval-prompts",
+            "held-out prompts the engine decodes",
+            "N",
+            values.integer(0),
+            default="16",
+            rare=True,
+        ),
+        Option(
+            "--eval-tokens",
+            "length of those answers",
+            "N",
+            values.integer(3),
+            default="128",
+            rare=True,
+        ),
+        Option(
+            "--checkpoint-every",
+            "steps between checkpoints",
+            "N",
+            values.integer(1),
+            default="200",
+            rare=True,
+        ),
+        Option(
+            "--log-every",
+            "steps between lines of metrics",
+            "N",
+            values.integer(1),
+            default="10",
+            rare=True,
+        ),
+        Option(
+            "--max-memory",
+            "for everything, as in 28G",
+            "SIZE",
+            values.size,
+            default="the machine's",
+        ),
+        Option(
+            "--disk",
+            "disk for the texts' features",
+            "SIZE",
+            values.size,
+            default="half the free",
+            rare=True,
+        ),
+        Option(
+            "--seed",
+            "same seed, same result",
+            "N",
+            values.integer(0, 2**63 - 1),
+            default="42",
+            key="training_seed",
+        ),
+    ),
+    "Run": (
+        Option(
+            "-o --output", "where everything of it goes", "DIR", values.text, key="into"
+        ),
+        Option("--resume", "go on with the run in DIR"),
+        Option(
+            "--config", "options from a TOML file; a flag wins", "FILE", values.text
+        ),
+    ),
+}
