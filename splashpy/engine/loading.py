@@ -202,12 +202,11 @@ def _load_drafter(
 def _lookup(options: LoadOptions, costs: Costs, shortest: int) -> LookupDrafter | None:
     if options.lookup is False:
         return None
-    return LookupDrafter(
-        shortest=shortest,
-        # A lookup that was asked for drafts from every match.
-        cost=1.0 if options.lookup else costs.verify(DRAFT_TOKENS + 1),
-        block_size=options.block_size or MAX_ROWS,
-    )
+    width = options.block_size or MAX_ROWS
+    if options.lookup:  # one that was asked for drafts from every match
+        return LookupDrafter(block_size=width)
+    cost = costs.verify(DRAFT_TOKENS + 1)
+    return LookupDrafter(shortest=shortest, cost=cost, block_size=width)
 
 
 def _loaded(

@@ -84,7 +84,11 @@ class TrainingPlan:
 
 
 def estimate_memory(
-    network: DFlashNetwork, plan: TrainingPlan, head_rows: int, length: int
+    network: DFlashNetwork,
+    plan: TrainingPlan,
+    head_rows: int,
+    length: int,
+    at_once: int = 1,
 ) -> int:
     """Bytes a step needs beside the target, roughly and rather too many.
 
@@ -93,6 +97,7 @@ def estimate_memory(
         plan: of the run.
         head_rows: rows of the head while training.
         length: positions of a batch.
+        at_once: batches computed at the same time.
     """
     config = network.config
     flat: Any = tree_flatten(network.parameters())
@@ -105,7 +110,7 @@ def estimate_memory(
     layers = config.num_layers * (rows * per_row + scores)
     context = plan.sequences * length * config.hidden_size
     context *= len(config.feature_layers) + 2 + config.num_layers
-    return weights + 4 * (logits + layers + context)
+    return weights + 4 * at_once * (logits + layers + context)
 
 
 def check_memory(needed: int, limit: int) -> None:

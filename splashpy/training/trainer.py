@@ -100,7 +100,9 @@ class Trainer:
         self._head = DraftHead(target, config.vocab_size, tokens)
         self._embed = BlockEmbedding(network, target)
         length = padded(max(len(each.token_ids) for each in taught))
-        self.memory = estimate_memory(network, plan, self._head.rows, length)
+        self._streams = _streams(plan.accumulation)
+        at_once = len(self._streams)
+        self.memory = estimate_memory(network, plan, self._head.rows, length, at_once)
         if memory_limit is not None:
             check_memory(self.memory, memory_limit)
         self._claim(directory, student, taught)
@@ -182,7 +184,7 @@ class Trainer:
         # taken out again. A compiled function stays on the stream it was traced on.
         self._workers = [
             (stream, mx.compile(gradient, inputs=weights, outputs=weights))
-            for stream in _streams(plan.accumulation)
+            for stream in self._streams
         ]
         self._judged = mx.compile(self._loss, inputs=weights)
         self._apply = mx.compile(self._apply_gradient, inputs=both, outputs=both)

@@ -555,7 +555,7 @@ def test_a_file_of_options_gives_way_to_flags_and_is_checked_as_they_are(
     assert result.code == 0
     assert result.json["evaluation"] is None
     assert json.loads((run / RECORD).read_text())["options"] == {
-        "data": texts,
+        "data": [texts],
         "steps": 1,
         "layers": 2,
         "conv-group": 8,
