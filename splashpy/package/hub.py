@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from splashpy.errors import ModelKindError, OfflineError
+from splashpy.errors import ModelKindError, ModelUnknownError, OfflineError
 from splashpy.package import hub_cache
 from splashpy.package.disk_space import check_free
 from splashpy.package.fields import read_json
@@ -35,7 +35,8 @@ from splashpy.version import __version__
 
 _ANSWER_SECONDS = 10.0  # for the listing; the transfer has huggingface_hub's limits
 _NEEDED_SUFFIXES = frozenset((".json", ".safetensors", ".jinja", ".txt", ".tiktoken"))
-_NEEDED_NAMES = ("LICENSE", "NOTICE", "README.md", "tokenizer.model")
+_TEXTS = ("LICENSE", "NOTICE", "README.md")
+_NEEDED_NAMES = (*_TEXTS, "tokenizer.model")
 _PACKAGE_FOLDERS = frozenset(("target", "draft", "tokenizer", "licenses"))
 
 
@@ -49,6 +50,7 @@ class RepositoryFacts:
         files: (path, bytes) of the files splashpy would download.
         license: identifier from the model card; empty when it names none.
         gated: access must be asked for.
+        gguf: (path, bytes) of its GGUF files, of which only a chosen one is fetched.
     """
 
     repo: str
@@ -56,6 +58,7 @@ class RepositoryFacts:
     files: tuple[tuple[str, int], ...]
     license: str = ""
     gated: bool = False
+    gguf: tuple[tuple[str, int], ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -95,17 +98,24 @@ def repository_facts(repo: str, revision: str | None = None) -> RepositoryFacts:
         files=tuple((name, sizes[name]) for name in needed_files(sizes)),
         license=license_id if isinstance(license_id, str) else "",
         gated=bool(info.gated),
+        gguf=tuple(sorted(f for f in sizes.items() if f[0].endswith(".gguf"))),
     )
 
 
-def configuration(repo: str, revision: str | None = None) -> dict[str, Any]:
-    """The config.json of a repository, fetched alone; empty when it has none.
+def configuration(
+    repo: str, revision: str | None = None, name: str = "config.json"
+) -> dict[str, Any]:
+    """The configuration of a repository, fetched alone; empty when it has none.
+
+    Args:
+        repo: ``OWNER/REPO``.
+        revision: branch, tag or commit; None is the default branch.
+        name: path of the file in the repository.
 
     Raises:
         The errors of ``repository_facts``.
         IntegrityError, ModelKindError: it is not a JSON object.
     """
-    name = "config.json"
     with mapped(_asked(repo, revision)):
         hub = _hub()
         try:
@@ -113,6 +123,16 @@ def configuration(repo: str, revision: str | None = None) -> dict[str, Any]:
         except hub.errors.RemoteEntryNotFoundError:
             return {}
     return read_json(Path(path))
+
+
+def gguf_files(repo: str, revision: str | None = None) -> list[str]:
+    """The GGUF files of a repository without a model in safetensors, sorted.
+
+    Raises:
+        The errors of ``repository_facts``.
+    """
+    facts = repository_facts(repo, revision)
+    return [] if _holds_model(facts) else [path for path, _ in facts.gguf]
 
 
 def needed_files(names: Iterable[str]) -> list[str]:
@@ -162,19 +182,41 @@ def snapshot(
     progress(LoadProgress(phase="resolve", item=repo))
     facts = repository_facts(repo, revision)
     _refuse_without_model(facts)
-    _check_disk(facts, cache)
-    tally = _Tally(facts.size_bytes, repo, progress, cancelled)
-    with mapped(_asked(repo, revision)):
-        path = _hub().snapshot_download(
-            repo,
-            revision=revision,
-            cache_dir=cache,
-            allow_patterns=[glob.escape(name) for name, _ in facts.files],
-            library_name="splashpy",
-            library_version=__version__,
-            tqdm_class=tally.bar_class(),
-        )
-    return Path(path)
+    return _download(facts, revision, cache, progress, cancelled)
+
+
+def gguf_file(
+    repo: str,
+    file: str,
+    revision: str | None,
+    *,
+    offline: bool,
+    progress: Progress,
+    cancelled: Cancelled,
+) -> Path:
+    """Download one GGUF file of a repository, with its card and terms.
+
+    Args:
+        repo: ``OWNER/REPO``.
+        file: path in the repository.
+        revision: branch, tag or commit; None is the default branch.
+        offline: use the cache only.
+        progress: as for ``snapshot``.
+        cancelled: likewise.
+
+    Returns:
+        The directory that holds the file by its path.
+
+    Raises:
+        ModelUnknownError: no such repository, revision or file.
+        SplashError: as ``snapshot``.
+    """
+    cache = cache_directory()
+    if offline:
+        return _from_cache(cache, repo, revision, file)
+    progress(LoadProgress(phase="resolve", item=repo))
+    facts = _only(repository_facts(repo, revision), file)
+    return _download(facts, revision, cache, progress, cancelled)
 
 
 def delete_revision(
@@ -194,6 +236,28 @@ def delete_revision(
     if not dry_run:
         strategy.execute()
     return strategy.expected_freed_size, sized
+
+
+def _download(
+    facts: RepositoryFacts,
+    revision: str | None,
+    cache: Path,
+    progress: Progress,
+    cancelled: Cancelled,
+) -> Path:
+    _check_disk(facts, cache)
+    tally = _Tally(facts.size_bytes, facts.repo, progress, cancelled)
+    with mapped(_asked(facts.repo, revision)):
+        path = _hub().snapshot_download(
+            facts.repo,
+            revision=revision,
+            cache_dir=cache,
+            allow_patterns=[glob.escape(name) for name, _ in facts.files],
+            library_name="splashpy",
+            library_version=__version__,
+            tqdm_class=tally.bar_class(),
+        )
+    return Path(path)
 
 
 class _Tally:
@@ -279,10 +343,10 @@ def _is_needed(name: str, *, native: bool) -> bool:
     return path.suffix in _NEEDED_SUFFIXES or name.startswith(_NEEDED_NAMES)
 
 
-def _from_cache(cache: Path, repo: str, revision: str | None) -> Path:
+def _from_cache(cache: Path, repo: str, revision: str | None, file: str = "") -> Path:
     found = hub_cache.find_snapshot(cache, repo, revision)
-    if found is None:
-        asked = _asked(repo, revision)
+    if found is None or (file and not (found.path / file).is_file()):
+        asked = _asked(repo, revision) + (f":{file}" if file else "")
         raise OfflineError(
             f"{asked} is not on this computer, and offline mode forbids a download",
             fix=[f"splashpy pull {asked}", "splashpy list"],
@@ -290,12 +354,28 @@ def _from_cache(cache: Path, repo: str, revision: str | None) -> Path:
     return found.path
 
 
-def _refuse_without_model(facts: RepositoryFacts) -> None:
+def _only(facts: RepositoryFacts, file: str) -> RepositoryFacts:
+    """The facts of one GGUF file, with the card and the terms that go with it."""
+    sizes = dict(facts.gguf)
+    if file not in sizes:
+        raise ModelUnknownError(
+            f"{facts.repo} has no file {file}",
+            why=f"its GGUF files: {', '.join(sizes) or 'none'}",
+        )
+    texts = [item for item in facts.files if item[0].startswith(_TEXTS)]
+    return replace(facts, files=(*texts, (file, sizes[file])))
+
+
+def _holds_model(facts: RepositoryFacts) -> bool:
     names = {name for name, _ in facts.files}
     described = names & {FILE_NAME, "config.json"}
     if described and any(name.endswith(".safetensors") for name in names):
-        return
-    if _holds_splash(names):
+        return True
+    return _holds_splash(names)
+
+
+def _refuse_without_model(facts: RepositoryFacts) -> None:
+    if _holds_model(facts):
         return
     raise ModelKindError(
         f"{facts.repo}: no model in safetensors",

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from splashpy.errors import ModelUnknownError
+from splashpy.errors import ModelUnknownError, UsageError
 from splashpy.package import hub, names
 from splashpy.package.library import Library
 from splashpy.package.manifest import FILE_NAME
 from splashpy.package.progress import Cancelled, Progress
+from splashpy.package.relative_path import problem
 from splashpy.package.splash.package import is_splash
 from splashpy.paths import Paths
 
@@ -55,7 +56,8 @@ def resolve(
     """Find, and download where needed, what a word means.
 
     Args:
-        text: a directory, a GGUF file, ``OWNER/REPO[@REVISION]`` or an installed name.
+        text: a directory, a GGUF file, ``OWNER/REPO[@REVISION]``, one GGUF file of it
+            (``OWNER/REPO[@REVISION]:FILE``), or an installed name.
         revision: of the repository, instead of one in the word.
         paths: where splashpy keeps its files.
         offline: use only what is on this computer.
@@ -70,16 +72,28 @@ def resolve(
     path = Path(text).expanduser()
     if path.exists():
         return _local(text, path)
-    name = names.parse(text)
+    name, file = _without_file(text)
     if name.kind == "directory":
         raise ModelUnknownError(f"{text}: no such file or directory")
     if name.kind == "short":
         return _local(text, Library(paths).find(text).path)
     wanted = revision or name.revision
-    folder = hub.snapshot(
-        name.repo, wanted, offline=offline, progress=progress, cancelled=cancelled
-    )
-    found = _local(text, folder)
+    if not file and not offline:
+        file = _only_gguf(name.repo, wanted)
+    if file:
+        folder = hub.gguf_file(
+            name.repo,
+            file,
+            wanted,
+            offline=offline,
+            progress=progress,
+            cancelled=cancelled,
+        )
+    else:
+        folder = hub.snapshot(
+            name.repo, wanted, offline=offline, progress=progress, cancelled=cancelled
+        )
+    found = _local(text, folder / file if file else folder)
     return Input(
         text=text,
         kind=found.kind,
@@ -87,6 +101,35 @@ def resolve(
         repo=name.repo,
         revision=folder.name,
     )
+
+
+def _without_file(text: str) -> tuple[names.ModelName, str]:
+    """The repository, and the GGUF file of it that is meant; empty for all of it."""
+    repo, mark, file = text.partition(":")
+    if not mark or not file.endswith(".gguf"):
+        return names.parse(text), ""
+    name = names.parse(repo)
+    if name.kind != "hub":
+        raise UsageError(f"{text!r}: only OWNER/REPO has files to choose from")
+    if reason := problem(file):
+        raise UsageError(f"{text!r}: the path of the file {reason}")
+    return name, file
+
+
+def _only_gguf(repo: str, revision: str | None) -> str:
+    """The GGUF file of a repository that holds no other model; empty if it does.
+
+    Raises:
+        UsageError: there are several, and which is meant is not said.
+    """
+    files = hub.gguf_files(repo, revision)
+    if len(files) > 1:
+        raise UsageError(
+            f"{repo} has {len(files)} GGUF files",
+            why=f"they are {', '.join(files[:8])}",
+            fix=[f"{repo}:{files[0]}, for example"],
+        )
+    return files[0] if files else ""
 
 
 def _local(text: str, path: Path) -> Input:

@@ -137,6 +137,8 @@ def test_the_configuration_comes_alone(
     [
         (404, "RepoNotFound", ModelUnknownError),
         (404, "RevisionNotFound", ModelUnknownError),
+        (401, "GatedRepo", AuthorisationError),
+        (401, "", AuthorisationError),
         (403, "GatedRepo", AuthorisationError),
         (403, "", AuthorisationError),
         (500, "", HubError),
