@@ -30,6 +30,12 @@ Kind = Literal["a", "t", "l"]
 Channel = Literal["c", "r", "x"]
 """What a token is part of: content, reasoning, tool call."""
 
+KvFormat = Literal["bf16", "q8"]
+"""How full attention keeps keys and values: as computed, or rounded to 8 bits."""
+
+KvWish = Literal["auto", "bf16", "q8"]
+"""A format, or whichever lets the context fit into memory."""
+
 FinishReason = Literal["stop", "length", "cancelled", "tool_calls", "context_full"]
 
 
@@ -93,6 +99,7 @@ class LoadOptions:
         draft_bits: weight bits of the drafter; None: as packaged.
         max_context: tokens of prompt plus answer; None: the model's own limit.
         prefix_cache: keep the state of the last request for the next one.
+        kv: how full attention keeps keys and values.
     """
 
     draft: str | None = None
@@ -102,6 +109,7 @@ class LoadOptions:
     draft_bits: int | None = None
     max_context: int | None = None
     prefix_cache: bool = True
+    kv: KvWish = "auto"
 
 
 # --- commands -------------------------------------------------------------------
@@ -258,11 +266,12 @@ class DraftState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """Bytes; ``kv_per_token`` is bytes of state per token of context."""
+    """Bytes; ``kv_per_token``: of state per token of context, kept as ``kv`` says."""
 
     weights: int = 0
     draft: int = 0
     kv_per_token: int = 0
+    kv: KvFormat = "bf16"
     workspace: int = 0
     budget: int = 0
 

@@ -117,6 +117,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 """What a configuration needs beyond a llama's, for every kind of target."""
 
+WIDE = {"head_dim": 64, "global_head_dim": 64}
+"""Changes of a configuration that let its rows be kept in 8 bits."""
+
+MEMORIES = (*FAMILIES, "llama-q8", "qwen3_5-q8", "gemma4-q8", "gpt_oss-q8")
+"""Every kind of target, and the same for some with rows in 8 bits."""
+
 _NESTED = ("gemma4", "kimi_k25")  # their text model has a configuration of its own
 
 

@@ -11,6 +11,7 @@ from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.generation import generate
 from splashpy.engine.loading import Loaded, LoadRequest, load
 from splashpy.engine.request import EngineEvent, GenerationRequest, TokensCommitted
+from splashpy.host.device import memory_bytes
 from splashpy.host.model import Speech
 from splashpy.models.target import Target
 from splashpy.package.model_directory import ModelDirectory
@@ -64,7 +65,13 @@ class Session:
         """
         speech = Speech.from_directory(directory, options.max_context)
         context_max = speech.context_max
-        request = LoadRequest.of(directory, options, context_max, paced=paced)
+        request = LoadRequest.of(
+            directory,
+            options,
+            context_max,
+            memory_bytes=memory_bytes(),
+            paced=paced,
+        )
         return cls(load(request, progress), speech)
 
     @property

@@ -132,6 +132,7 @@ class Invocation:
             draft_bits=given["draft_bits"],
             max_context=given["max_context"],
             prefix_cache=not given["no_prefix_cache"],
+            kv=given["kv"] or "auto",
         )
 
     def drafter_directory(self, value: str, flag: str) -> str:

@@ -127,6 +127,13 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             default="the model's",
             variable="SPLASHPY_MAX_CONTEXT",
         ),
+        Option(
+            "--kv",
+            "how keys and values are kept",
+            "auto|bf16|q8",
+            values.choice("auto", "bf16", "q8"),
+            default="auto: what fits",
+        ),
         Option("--no-prefix-cache", "do not keep state between turns", rare=True),
     ),
     "Sampling": (

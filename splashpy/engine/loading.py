@@ -27,9 +27,11 @@ from splashpy.drafting.lookup import (
 from splashpy.drafting.pace import FREE, Costs
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.costs import measure_costs
-from splashpy.errors import ModelResultError, PairError
+from splashpy.engine.kv_format import kv_format
+from splashpy.errors import ModelResultError, PairError, UsageError
 from splashpy.models.dflash2_load import UNPACKED_BITS, load_drafter
 from splashpy.models.loading import load_target
+from splashpy.models.quantized_lane import GROUP
 from splashpy.models.target import MlxLmTarget, Target, check_taps
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, LoadOptions, LoadProgress
@@ -46,6 +48,7 @@ class LoadRequest:
         options: wishes about drafting and context; ``options.draft`` replaces the
             package's drafter.
         draft: directory of the drafter the package brings; None without one.
+        memory_bytes: what weights and states may take; 0 where it is not known.
         paced: draft where it is expected to pay; False drafts always, and whole
             blocks.
     """
@@ -55,6 +58,7 @@ class LoadRequest:
     context_max: int
     options: LoadOptions
     draft: Path | None = None
+    memory_bytes: int = 0
     paced: bool = True
 
     @classmethod
@@ -64,6 +68,7 @@ class LoadRequest:
         options: LoadOptions,
         context_max: int,
         *,
+        memory_bytes: int = 0,
         paced: bool = True,
     ) -> LoadRequest:
         """What to load of a model directory."""
@@ -73,6 +78,7 @@ class LoadRequest:
             context_max=context_max,
             options=options,
             draft=directory.draft,
+            memory_bytes=memory_bytes,
             paced=paced,
         )
 
@@ -109,6 +115,7 @@ def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Load
         ModelKindError: the directory is not a supported target or drafter.
         PairError: the drafter that was asked for does not fit the target.
         ModelResultError: the weights compute NaN.
+        UsageError: keys and values of this model cannot be kept as was asked.
     """
 
     def weights(done: int, total: int) -> None:
@@ -137,11 +144,37 @@ def check_numbers(target: Target) -> None:
         )
 
 
+def choose_kv(target: MlxLmTarget, request: LoadRequest, draft_bytes: int = 0) -> None:
+    """Let the target keep keys and values as was asked, or as memory allows.
+
+    Raises:
+        UsageError: 8 bits were asked for, and no layer's rows can be kept so.
+    """
+    wish, facts = request.options.kv, target.facts
+    if wish == "auto":
+        wish = kv_format(
+            rows=facts.context_max,
+            asked=request.options.max_context is not None,
+            row_nbytes=facts.kv_bytes_per_token,
+            taken=facts.weight_bytes + draft_bytes,
+            memory_bytes=request.memory_bytes,
+        )
+    if wish == "bf16" or target.round_rows() or request.options.kv == "auto":
+        return
+    raise UsageError(
+        "--kv q8: keys and values of this model cannot be kept in 8 bits",
+        why=f"no layer of full attention has heads of a multiple of {GROUP} channels",
+        fix=["--kv bf16, or leave it out"],
+    )
+
+
 def _with_drafter(target: MlxLmTarget, request: LoadRequest) -> Loaded:
     options = request.options
     if options.no_draft:
+        choose_kv(target, request)
         return _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
     drafter, reason = _load_drafter(target, request)
+    choose_kv(target, request, drafter.nbytes if drafter else 0)
     costs = _costs(target, drafter, request)
     if drafter is None:
         return _without_network(target, _lookup(options, costs, 1), reason)

@@ -24,3 +24,9 @@ def device(blas: str) -> Device:
         working_set_bytes=int(info.get("max_recommended_working_set_size", 0)),
         blas=blas,
     )
+
+
+def memory_bytes() -> int:
+    """Bytes a model and its states may take on the default device; 0 where unknown."""
+    found = device("")
+    return found.working_set_bytes or found.memory_bytes

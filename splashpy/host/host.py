@@ -22,7 +22,7 @@ from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.request import Failed, Finished
 from splashpy.errors import InternalError, SplashError, UsageError
 from splashpy.host.answer import Answer
-from splashpy.host.device import device
+from splashpy.host.device import device, memory_bytes
 from splashpy.host.model import Speech, resolve_request
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Command, Event, Failure
@@ -127,7 +127,12 @@ class Host:
         self._speech = speech
         self._loading.append((command, speech))
         self._engine.load(
-            LoadRequest.of(directory, command.options, speech.context_max)
+            LoadRequest.of(
+                directory,
+                command.options,
+                speech.context_max,
+                memory_bytes=memory_bytes(),
+            )
         )
 
     def _ready(self, loaded: Loaded) -> None:
@@ -149,6 +154,7 @@ class Host:
                     weights=facts.weight_bytes,
                     draft=loaded.draft_bytes,
                     kv_per_token=facts.kv_bytes_per_token,
+                    kv=facts.kv,
                     budget=active,
                 ),
             )

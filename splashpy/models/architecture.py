@@ -78,18 +78,23 @@ def find_text_model(model: Any) -> Any:
     return model if inner is None else inner
 
 
-def lane_makers(model: nn.Module) -> list[MakeLane]:
+def lane_makers(model: nn.Module, whole: type[LaneKV] = LaneKV) -> list[MakeLane]:
     """What to make for each cache the model asks for, in its order.
+
+    Args:
+        model: whose caches they stand for.
+        whole: the lane of full attention. An indexer's pair of lanes, windows and
+            recurrent states are what they are.
 
     Raises:
         ModelKindError: a cache is of a kind that cannot be rolled back exactly.
     """
-    return [_maker(cache, model) for cache in make_prompt_cache(model)]
+    return [_maker(cache, model, whole) for cache in make_prompt_cache(model)]
 
 
-def _maker(cache: Any, model: nn.Module) -> MakeLane:
+def _maker(cache: Any, model: nn.Module, whole: type[LaneKV]) -> MakeLane:
     if type(cache) is KVCache:
-        return LaneKV
+        return whole
     if type(cache) is RotatingKVCache and not cache.keep:
         return partial(LaneRotKV, cache.max_size)
     if type(cache) is ArraysCache:

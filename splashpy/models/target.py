@@ -12,7 +12,7 @@ Shapes: L positions in this call, V vocabulary, F feature layers, D hidden size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import mlx.core as mx
@@ -28,8 +28,10 @@ from splashpy.models.architecture import (
 )
 from splashpy.models.gated_delta import DeltaRecorder, find_delta_layers
 from splashpy.models.head_rows import Head, take_rows
+from splashpy.models.quantized_lane import LaneQ8
 from splashpy.models.state import BLOCK_ROWS, TargetState
 from splashpy.models.tap import Taps
+from splashpy.protocol import KvFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class TargetFacts:
         num_layers: decoder layers.
         context_max: tokens of prompt plus answer.
         kv_bytes_per_token: bytes of state one token adds.
+        kv: how full attention keeps its rows.
         weight_bytes: bytes of the weights as loaded.
     """
 
@@ -52,6 +55,7 @@ class TargetFacts:
     num_layers: int
     context_max: int
     kv_bytes_per_token: int = 0
+    kv: KvFormat = "bf16"
     weight_bytes: int = 0
 
 
@@ -178,6 +182,22 @@ class MlxLmTarget:
         if self._taps:
             self._taps.remove()
         self._taps = Taps(self._backbone.layers, layer_ids) if layer_ids else None
+
+    def round_rows(self) -> bool:
+        """Let every new state keep the rows of full attention in 8 bits.
+
+        Returns:
+            Whether a layer can; nothing has changed where none can.
+        """
+        makers = lane_makers(self._model, LaneQ8)
+        state = TargetState([make(1) for make in makers], self._read)
+        self.forward(state, mx.array([0]), rows=0)
+        if not any(isinstance(lane, LaneQ8) and lane.rounds for lane in state.lanes):
+            return False
+        self._makers = makers
+        size = state.row_nbytes
+        self.facts = replace(self.facts, kv="q8", kv_bytes_per_token=size)
+        return True
 
     def run_whole(self) -> None:
         """Run the whole model in every pass: its head is not the one known."""

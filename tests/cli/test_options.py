@@ -69,6 +69,7 @@ def test_each_engine_option_reaches_its_field(tmp_path: Path) -> None:
         "draft_bits": 8,
         "max_context": 1024,
         "no_prefix_cache": True,
+        "kv": "q8",
     }
     assert invocation(**given).load_options() == LoadOptions(
         draft=str(tmp_path),
@@ -77,6 +78,7 @@ def test_each_engine_option_reaches_its_field(tmp_path: Path) -> None:
         draft_bits=8,
         max_context=1024,
         prefix_cache=False,
+        kv="q8",
     )
 
 

@@ -35,7 +35,11 @@ def architecture(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def target(architecture: str) -> MlxLmTarget:
-    return make_target(tiny.model(architecture), architecture, 2048, 0)
+    family, _, kv = architecture.partition("-")
+    network = tiny.model(family, **(tiny.WIDE if kv else {}))
+    target = make_target(network, family, 2048, 0)
+    assert target.round_rows() == (kv == "q8")
+    return target
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,11 @@ LONG = tuple(i * 61 % 249 for i in range(90))
 CHUNK = 32
 
 
+@pytest.fixture(scope="session", params=tiny.MEMORIES)
+def architecture(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefill, "FIRST_CHUNK", CHUNK)

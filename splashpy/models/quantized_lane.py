@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and values of full attention in 8 bits: half the memory, rounded rows.
+
+A row is rounded once, when it is written, in groups of 64 channels with a scale and a
+bias each. No row's numbers depend on another's, so a block leaves the same bits as its
+rows one by one, and a roll back stays a change of one number.
+
+Attention reads the rows as numbers of the layer's own type: those of one layer at a
+time exist in full width while it computes.
+
+Shapes: B batch (1), H key/value heads, L new rows, d head dimension.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from splashpy.models.attention_lanes import LaneKV
+
+GROUP = 64
+"""Channels that share a scale and a bias."""
+
+_BITS = 8
+_PARTS = 3  # packed channels, scales, biases
+
+
+class LaneQ8(LaneKV):
+    """Keys and values of one full-attention layer in 8 bits.
+
+    A layer whose heads do not divide into groups keeps its rows as they are.
+
+    Args:
+        capacity: rows to reserve at the first write.
+    """
+
+    def __init__(self, capacity: int):
+        super().__init__(capacity)
+        self._buffers: list[mx.array] = []
+
+    def update_and_fetch(
+        self, keys: mx.array, values: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        """Round and append rows and give back all of them.
+
+        Args:
+            keys: [B, H, L, d].
+            values: [B, H, L, d].
+
+        Returns:
+            Keys and values of every row held, [B, H, offset, d].
+        """
+        if keys.shape[-1] % GROUP or values.shape[-1] % GROUP:
+            return super().update_and_fetch(keys, values)
+        start, end = self.offset, self.offset + keys.shape[2]
+        new = [*_rounded(keys), *_rounded(values)]
+        held = self._buffers or [None] * len(new)
+        self._buffers = [
+            self._with_room(buffer, rows, end)
+            for buffer, rows in zip(held, new, strict=True)
+        ]
+        for buffer, rows in zip(self._buffers, new, strict=True):
+            buffer[..., start:end, :] = rows
+        self.offset = end
+        parts = [buffer[..., :end, :] for buffer in self._buffers]
+        return _numbers(parts[:_PARTS]), _numbers(parts[_PARTS:])
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the rows read so far are kept in 8 bits."""
+        return bool(self._buffers)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """The buffers, for evaluation."""
+        return self._buffers or super().arrays
+
+
+def _rounded(rows: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+    packed, scales, biases = mx.quantize(rows, group_size=GROUP, bits=_BITS)
+    return packed, scales, biases
+
+
+def _numbers(parts: list[mx.array]) -> mx.array:
+    packed, scales, biases = parts
+    return mx.dequantize(packed, scales, biases, group_size=GROUP, bits=_BITS)
