@@ -28,7 +28,14 @@ PROMPT = tuple(i * 37 % 251 for i in range(45))
 SEEDED = SamplingParams(temperature=1.0)
 
 
-@pytest.fixture(scope="session", params=list(tiny.FAMILIES))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test of ``architecture`` for those its module names, else for every one."""
+    if "architecture" in metafunc.fixturenames:
+        names = getattr(metafunc.module, "ARCHITECTURES", list(tiny.FAMILIES))
+        metafunc.parametrize("architecture", names, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def architecture(request: pytest.FixtureRequest) -> str:
     return request.param
 

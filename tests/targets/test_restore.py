@@ -16,13 +16,9 @@ from splashpy.models.recurrent_lane import LaneRecurrent
 from splashpy.models.state import TargetState
 from splashpy.models.target import MlxLmTarget
 
+ARCHITECTURES = tiny.MEMORIES
 LONG = tuple(i * 61 % 249 for i in range(90))
 CHUNK = 32
-
-
-@pytest.fixture(scope="session", params=tiny.MEMORIES)
-def architecture(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 @pytest.fixture

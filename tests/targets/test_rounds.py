@@ -14,13 +14,9 @@ import tiny
 from splashpy.models.target import MlxLmTarget
 from splashpy.verification.sampling import SamplingParams
 
+ARCHITECTURES = tiny.MEMORIES
 BLOCK = 4
 ROUNDS = 200
-
-
-@pytest.fixture(scope="session", params=tiny.MEMORIES)
-def architecture(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 def shuffled(longest: int) -> Iterator[int]:
