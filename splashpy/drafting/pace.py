@@ -20,7 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-GRANT = 0.45  # plain steps a new text may lose; an answer of ten tokens loses 5 %
+GRANT = 1.0  # plain steps a new text may lose before it has written anything
+# Of which only lookup may lose: its matches are judged before they cost anything. A
+# drafter that fails at once slows an answer of ten tokens by 5 %.
+RESERVE = 0.55
 SHARE = 0.02  # plain steps it may lose for every token written
 FIRST_GAP = 8  # tokens without drafts before the first new try
 LONGEST_GAP = 64
@@ -133,7 +136,7 @@ class Pace:
         count, rate = self._best(most)
         if rate < 1.0 and most < self._most:  # too few are left to pay; not a new try
             return 0
-        while count and not self.affords(self._costs.drafted(count)):
+        while count and not self.affords(self._costs.drafted(count) + RESERVE):
             count -= 1  # fewer drafts cost less
         return count
 

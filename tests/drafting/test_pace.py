@@ -102,7 +102,13 @@ def test_earlier_requests_that_went_well_outweigh_a_bad_beginning() -> None:
     usual = usual_acceptance(SLOTS)
     write(begin(usual=usual), USUAL_COSTS, itertools.repeat(SLOTS), 500)
     done = write(begin(usual=usual), USUAL_COSTS, [0, *[3] * 50], 100)
-    assert 0 not in done.counts
+    assert done.counts[0] == SLOTS
+    assert 0 not in done.counts[16:], "what the first one cost is earned again by then"
+
+
+def test_an_answer_of_ten_tokens_whose_drafts_fail_loses_a_twentieth() -> None:
+    done = write(begin(), USUAL_COSTS, itertools.repeat(0), 9)
+    assert done.cost <= done.tokens / 0.95
 
 
 @given(
