@@ -68,6 +68,8 @@ def _fail(error: Exception, words: list[str]) -> int:
     from splashpy.cli.output import Output
     from splashpy.paths import Paths
 
+    # What a full disk left in the buffer must not fail again when the error is told.
+    _give_up_stdout_if_broken()
     flags = _common_flags(words)
     if flags["debug"]:
         import traceback
