@@ -18,19 +18,15 @@ from statistics import fmean, geometric_mean, median
 from typing import Any
 
 import measure
+from demo_pair import open_demo
 
 from splashpy.bench.lossless import explain
 from splashpy.bench.prompts import QUICK, QuickPrompt
 from splashpy.bench.session import Session
 from splashpy.drafting.combined import CombinedDrafter
 from splashpy.drafting.drafter import Drafter
-from splashpy.drafting.lookup import SHORTEST_BESIDE_DRAFTER, LookupDrafter
+from splashpy.drafting.lookup import LookupDrafter
 from splashpy.engine.request import TokensCommitted
-from splashpy.package.library import Library
-from splashpy.package.model_directory import ModelDirectory
-from splashpy.packing.pull import pull
-from splashpy.paths import Paths
-from splashpy.protocol import LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +117,7 @@ def main() -> None:
 
 
 def open_bench(draft: str | None, max_tokens: int) -> Bench:
-    paths = Paths.default()
-    pull("demo", paths)
-    session = Session.open(
-        ModelDirectory.open(Library(paths).find("demo").path),
-        LoadOptions(draft=draft),
-        paced=True,
-    )
+    session = open_demo(draft)
     drafter = session.drafter
     if not isinstance(drafter, CombinedDrafter):
         reason = session.loaded.draft.reason
@@ -141,8 +131,7 @@ def examine(bench: Bench, prompt: QuickPrompt) -> Case:
     token_ids = session.prompt_ids(prompt.text)
     case = Case(prompt, token_ids, bench.run(token_ids, session.plain))
     alone = bench.default.drafter
-    lookup = LookupDrafter(shortest=SHORTEST_BESIDE_DRAFTER)
-    arms = {"drafter": alone, "combined": CombinedDrafter(lookup, alone)}
+    arms = {"drafter": alone, "combined": CombinedDrafter(LookupDrafter(), alone)}
     for name, drafter in arms.items():
         run = bench.run(token_ids, drafter)
         case.tau[name] = run.tau

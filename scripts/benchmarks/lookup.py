@@ -2,17 +2,20 @@
 """Measure lookup drafting against plain decoding on a text that repeats itself.
 
 The demo model is asked to repeat a sentence; both arms must write the same text. The
-lookup arm drafts from the text so far, the plain arm decodes one token at a time in
-the same engine.
+lookup arm drafts from the text so far, without the pair's drafter, and the plain arm
+decodes one token at a time in the same engine.
 """
 
 from __future__ import annotations
 
 import measure
+from demo_pair import open_demo
 
-import splashpy
-from splashpy.api import Model, Reply
-from splashpy.protocol import LoadOptions
+from splashpy.bench.session import Session
+from splashpy.drafting.combined import CombinedDrafter
+from splashpy.drafting.drafter import Drafter
+from splashpy.drafting.lookup import LookupDrafter
+from splashpy.engine.request import TokensCommitted
 
 PROMPT = "Repeat this sentence five times: the quick brown fox jumps over the lazy dog."
 TOKENS = 120
@@ -20,23 +23,26 @@ TOKENS = 120
 
 def main() -> None:
     options = measure.arguments(__doc__ or "", rounds=5)
-    last: dict[str, Reply] = {}
-    with splashpy.load("demo", options=LoadOptions(prefix_cache=False)) as model:
-        arms = {
-            "lookup": arm(model, last, "lookup", draft=True),
-            "plain": arm(model, last, "plain", draft=False),
-        }
-        samples = measure.interleave(arms, options.rounds)
-        draft = model.ready.draft
-    same = last["lookup"].text == last["plain"].text
+    session = open_demo()
+    runs: dict[str, list[TokensCommitted]] = {}
+    arms = {
+        "lookup": arm(session, runs, "lookup", lookup_of(session)),
+        "plain": arm(session, runs, "plain", session.plain),
+    }
+    samples = measure.interleave(arms, options.rounds)
+    texts = {
+        name: [token for cycle in cycles for token in cycle.token_ids]
+        for name, cycles in runs.items()
+    }
+    same = texts["lookup"] == texts["plain"]
+    tau = (len(texts["lookup"]) - 1) / max(len(runs["lookup"]) - 1, 1)
     rates = {name: measure.summary(s, "decode") for name, s in samples.items()}
     ratio = rates["lookup"]["median"] / rates["plain"]["median"]
     document = {
         "schema": "splashpy.bench_lookup/1",
         "prompt": PROMPT,
         "max_tokens": TOKENS,
-        "draft": {"state": draft.state, "reason": draft.reason},
-        "tau": last["lookup"].spec.tau,
+        "tau": tau,
         "same_text": same,
         "tok_s": rates,
         "ratios": {"copy_vs_plain": ratio},
@@ -46,7 +52,7 @@ def main() -> None:
         ["arm", "decode tok/s", "spread"],
         *[measure.row(name, figure, "") for name, figure in rates.items()],
         ["copy_vs_plain", f"{ratio:.2f}", ""],
-        ["tau (target's own token counted)", f"{document['tau']:.2f}", ""],
+        ["tau (target's own token counted)", f"{tau:.2f}", ""],
         ["same text", str(same), ""],
     ]
     measure.report(document, rows, as_json=options.json)
@@ -54,12 +60,31 @@ def main() -> None:
         raise SystemExit("error: lookup changed the text")
 
 
-def arm(model: Model, last: dict[str, Reply], name: str, *, draft: bool):
+def lookup_of(session: Session) -> LookupDrafter:
+    """The session's own lookup, which knows what a pass costs here."""
+    drafter = session.drafter
+    found = drafter.lookup if isinstance(drafter, CombinedDrafter) else drafter
+    if not isinstance(found, LookupDrafter):
+        raise SystemExit("error: the demo was loaded without lookup")
+    return found
+
+
+def arm(
+    session: Session,
+    runs: dict[str, list[TokensCommitted]],
+    name: str,
+    drafter: Drafter,
+):
+    token_ids = session.prompt_ids(PROMPT)
+
     def run() -> dict[str, float]:
-        reply = model.generate(PROMPT, temperature=0.0, max_tokens=TOKENS, draft=draft)
-        last[name] = reply
-        tokens = reply.usage.completion - reply.timing.first_emission_tokens
-        return {"decode": 1e3 * tokens / reply.timing.decode_ms}
+        events = session.events(
+            token_ids, drafter, max_tokens=TOKENS, cancelled=lambda: False
+        )
+        cycles = [event for event in events if isinstance(event, TokensCommitted)]
+        runs[name] = cycles
+        tokens = sum(len(cycle.token_ids) for cycle in cycles[1:])
+        return {"decode": tokens / (cycles[-1].at - cycles[0].at)}
 
     return run
 

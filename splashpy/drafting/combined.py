@@ -15,7 +15,7 @@ from splashpy.drafting.drafter import (
     Proposal,
     empty_proposal,
 )
-from splashpy.drafting.lookup import LookupDrafter, LookupState
+from splashpy.drafting.lookup import DRAFT_TOKENS, LookupDrafter, LookupState
 from splashpy.drafting.pace import FREE, Costs, Pace, usual_acceptance
 
 
@@ -46,10 +46,11 @@ class CombinedState:
 
 
 class CombinedDrafter:
-    """Asks lookup first; a cycle without the drafter costs it next to nothing.
+    """Takes whichever is expected to commit more in the same time.
 
     Args:
-        lookup: tried first in every cycle; None to leave it out.
+        lookup: asked first, with what the drafter would achieve as its price; None
+            to leave it out.
         drafter: asked when lookup proposes nothing.
         costs: of cycles on this machine. ``FREE`` drafts always and whole blocks.
     """
@@ -74,8 +75,10 @@ class CombinedDrafter:
 
     def idle(self, state: CombinedState) -> bool:
         """Whether neither would propose anything now."""
-        if self.lookup and state.lookup and not self.lookup.idle(state.lookup):
-            return False
+        if self.lookup and state.lookup:
+            state.lookup.price = self._price(state)
+            if not self.lookup.idle(state.lookup):
+                return False
         return state.pace.count(self.drafter.block_size - 1) == 0
 
     def observe(
@@ -124,6 +127,7 @@ class CombinedDrafter:
     ) -> Proposal:
         if not self.lookup or not state.lookup:
             return empty_proposal()
+        state.lookup.price = self._price(state)
         found = self.lookup.propose(state.lookup, anchor, limit, sampling)
         cost = self.costs.verify(len(found) + 1)
         if self.lookup.always or state.pace.affords(cost):
@@ -131,3 +135,7 @@ class CombinedDrafter:
             return found
         state.lookup.drafted = 0
         return empty_proposal()
+
+    def _price(self, state: CombinedState) -> float:
+        """Tokens the drafter would commit in the time of a usual lookup."""
+        return self.costs.verify(DRAFT_TOKENS + 1) * state.pace.rate

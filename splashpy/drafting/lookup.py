@@ -11,6 +11,7 @@ Whether it pays is measured for nothing: every match, drafted from or not, is co
 with the tokens that really follow. Matches of a length are drafted from while they
 would commit more tokens per cycle than a cycle costs in plain steps. One or two tokens
 say little, so they count as a match only where they occurred exactly once before.
+Beside a drafter a match has to commit more than the drafter would in the same time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
 DRAFT_TOKENS = 6  # a match of ordinary depth
 LONG_MATCH = 8  # tokens of agreement before a longer copy is expected
 MAX_ROWS = 32  # rows of one verify pass, the anchor included
-SHORTEST_BESIDE_DRAFTER = 4  # tokens: a drafter beats a shorter match
 _LENGTHS = (5, 4, 3, 2, 1)
 _AMBIGUOUS = 2  # n-grams up to this length count only while they are unique
 LOOKUP_PAYS_BELOW = 3.0  # plain steps a cycle may cost
@@ -66,6 +66,8 @@ class LookupState:
         open: matches whose following tokens are not all known, with the length of
             the text when they were found.
         yields: by n.
+        price: tokens a usual proposal must commit to beat what else could be done;
+            set by whoever has something else to do.
         answering: the prompt is over; tokens from here on judge matches.
         drafted: tokens of the running proposal.
         poor_long: long proposals in a row of which less than half was kept.
@@ -78,6 +80,7 @@ class LookupState:
     yields: dict[int, Yield] = field(
         default_factory=lambda: {n: Yield() for n in _LENGTHS}
     )
+    price: float = 1.0
     answering: bool = False
     drafted: int = 0
     poor_long: int = 0
@@ -88,8 +91,6 @@ class LookupDrafter:
     """Proposes the continuation of an earlier occurrence of the latest tokens.
 
     Args:
-        shortest: n of the shortest n-gram worth a proposal: 1 alone, 4 beside a
-            drafter, which is right more often than a short match.
         cost: time of a verify pass of a usual proposal in plain steps; matches of a
             length that commits fewer tokens are not drafted from.
         block_size: rows of one verify pass at most, the anchor included.
@@ -97,11 +98,8 @@ class LookupDrafter:
 
     feature_layers: tuple[int, ...] = ()
 
-    def __init__(
-        self, *, shortest: int = 1, cost: float = 1.0, block_size: int = MAX_ROWS
-    ):
+    def __init__(self, *, cost: float = 1.0, block_size: int = MAX_ROWS):
         self.block_size = block_size
-        self._lengths = tuple(n for n in _LENGTHS if n >= shortest)
         self.cost = cost
 
     @property
@@ -158,20 +156,20 @@ class LookupDrafter:
     def _promising(self, state: LookupState) -> Match | None:
         """The match of the latest tokens, if drafting from it is expected to pay."""
         match = self._find(state)
-        if match is None or state.yields[match.n].mean < self.cost:
+        if match is None or state.yields[match.n].mean < max(self.cost, state.price):
             return None
         return match
 
     def _index(self, state: LookupState) -> None:
         end = len(state.tokens)
-        for n in self._lengths:
+        for n in _LENGTHS:
             if end >= n:
                 gram = tuple(state.tokens[end - n :])
                 latest, _, count = state.places.get(gram, (0, 0, 0))
                 state.places[gram] = (end, latest, count + 1)
 
     def _find(self, state: LookupState) -> Match | None:
-        for n in self._lengths:
+        for n in _LENGTHS:
             found = state.places.get(tuple(state.tokens[-n:]))
             if found is None:
                 continue

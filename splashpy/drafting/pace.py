@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-GRANT = 1.0  # plain steps a new text may lose before it has written anything
+GRANT = 0.75  # plain steps a new text may lose before it has written anything
 # Of which only lookup may lose: its matches are judged before they cost anything. A
 # drafter that fails at once slows an answer of ten tokens by 5 %.
-RESERVE = 0.55
+RESERVE = 0.3
 SHARE = 0.02  # plain steps it may lose for every token written
 FIRST_GAP = 8  # tokens without drafts before the first new try
 LONGEST_GAP = 64
@@ -123,6 +123,11 @@ class Pace:
         self._rest = 0
         self._most = len(usual.chances)
         self._judge()
+
+    @property
+    def rate(self) -> float:
+        """Tokens per plain step to expect of the cycles it would choose now."""
+        return 1.0 if self._rest > 0 else max(self._best(self._most)[1], 1.0)
 
     def affords(self, cost: float) -> bool:
         """Whether a cycle may cost this much, even if it commits one token only."""

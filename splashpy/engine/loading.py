@@ -21,7 +21,6 @@ from splashpy.drafting.lookup import (
     DRAFT_TOKENS,
     LOOKUP_PAYS_BELOW,
     MAX_ROWS,
-    SHORTEST_BESIDE_DRAFTER,
     LookupDrafter,
 )
 from splashpy.drafting.pace import FREE, Costs
@@ -177,8 +176,8 @@ def _with_drafter(target: MlxLmTarget, request: LoadRequest) -> Loaded:
     choose_kv(target, request, drafter.nbytes if drafter else 0)
     costs = _costs(target, drafter, request)
     if drafter is None:
-        return _without_network(target, _lookup(options, costs, 1), reason)
-    lookup = _lookup(options, costs, SHORTEST_BESIDE_DRAFTER)
+        return _without_network(target, _lookup(options, costs), reason)
+    lookup = _lookup(options, costs)
     packed = drafter.config.quantization
     bits = options.draft_bits or (packed.bits if packed else UNPACKED_BITS)
     return _loaded(
@@ -232,14 +231,14 @@ def _load_drafter(
     return (None, reason) if reason else (drafter, "")
 
 
-def _lookup(options: LoadOptions, costs: Costs, shortest: int) -> LookupDrafter | None:
+def _lookup(options: LoadOptions, costs: Costs) -> LookupDrafter | None:
     if options.lookup is False:
         return None
     width = options.block_size or MAX_ROWS
     if options.lookup:  # one that was asked for drafts from every match
         return LookupDrafter(block_size=width)
     cost = costs.verify(DRAFT_TOKENS + 1)
-    return LookupDrafter(shortest=shortest, cost=cost, block_size=width)
+    return LookupDrafter(cost=cost, block_size=width)
 
 
 def _loaded(

@@ -89,11 +89,11 @@ def test_with_free_costs_everything_is_drafted(target: MlxLmTarget) -> None:
     assert all(cycle.drafted for cycle in cycles[1:-1])
 
 
-def test_lookup_is_asked_first_and_costs_the_drafter_nothing(
+def test_lookup_takes_over_where_the_text_repeats_itself(
     target: MlxLmTarget,
 ) -> None:
     drafter, plain = scripted(target, itertools.repeat(0), STEADY)
-    lookup = LookupDrafter(shortest=4, cost=COSTS.verify(7))
+    lookup = LookupDrafter(cost=COSTS.verify(7))
     cycles = answer(target, CombinedDrafter(lookup, drafter, COSTS), STEADY)
     assert text(cycles) == plain
     assert sum("l" in cycle.sources for cycle in cycles) > 5
@@ -112,7 +112,7 @@ def test_pacing_a_real_drafter_changes_no_text(target: MlxLmTarget, name: str) -
     plain = answer(target, PlainDrafter(), sampling, **options)
     drafter = DFlash2Drafter(tiny.drafter_network(), target)
     target.tap(drafter.feature_layers)
-    lookup = LookupDrafter(shortest=4, cost=COSTS.verify(7))
+    lookup = LookupDrafter(cost=COSTS.verify(7))
     for each, costs in ((lookup, FREE), (lookup, COSTS), (None, Costs(((8, 1.05),)))):
         paced = CombinedDrafter(each, drafter, costs)
         for _ in range(2):  # the second request knows the first
@@ -141,7 +141,7 @@ def test_a_pause_keeps_one_plain_step_in_flight(
     drafter, _ = scripted(target, itertools.repeat(0))
     monkeypatch.setattr(generation, "launch", launched)
     monkeypatch.setattr(generation, "settle", settled)
-    lookup = LookupDrafter(shortest=4, cost=COSTS.verify(7))
+    lookup = LookupDrafter(cost=COSTS.verify(7))
     cycles = answer(target, CombinedDrafter(lookup, drafter, COSTS))
     assert max(flights) == 2
     assert flights.count(2) > 0.8 * len(cycles)
@@ -168,3 +168,20 @@ def test_tokens_of_the_prompt_do_not_count_as_cycles(target: MlxLmTarget) -> Non
     credit = state.pace._credit
     paced.observe(state, PROMPT, None, 0)
     assert state.pace._credit == credit
+
+
+@pytest.mark.parametrize("right", [0, 4])
+def test_the_better_of_lookup_and_drafter_is_asked(
+    target: MlxLmTarget, right: int
+) -> None:
+    drafter, plain = scripted(target, itertools.repeat(right))
+    paced = CombinedDrafter(LookupDrafter(cost=COSTS.verify(7)), drafter, COSTS)
+    state = paced.new_state()
+    paced.observe(state, [*PROMPT, *plain[:1], *PROMPT], None, 0)
+    state.pace.note(1.0, 20)  # credit enough
+    for _ in range(8):
+        state.pace.note_drafted(4, 1 + right)
+    assert state.lookup is not None
+    state.lookup.yields[5].mean = 3.0  # tokens a lookup of this depth commits
+    found = paced.propose(state, mx.array(PROMPT[-1]), 9, DraftSampling())
+    assert (found.source == "l") == (right == 0)

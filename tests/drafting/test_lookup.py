@@ -89,9 +89,12 @@ def test_the_token_budget_and_the_block_bound_the_proposal() -> None:
     assert propose(small, state) == [4, 5, 6]
 
 
-def test_beside_a_drafter_three_equal_tokens_are_not_enough() -> None:
-    drafter, state = after([1, 2, 3, 4, 5, 1, 2, 3], shortest=4)
+def test_a_match_must_promise_its_price() -> None:
+    drafter, state = after([1, 2, 3, 4, 5, 1, 2, 3])
+    state.price = 3.1  # a match promises three tokens before anything is known
     assert propose(drafter, state) == []
+    state.price = 2.9
+    assert propose(drafter, state) == [4, 5, 1, 2, 3, 4]
 
 
 def test_one_or_two_tokens_match_only_where_they_are_unique() -> None:
