@@ -173,7 +173,7 @@ def describe(bench: Bench, cases: Sequence[Case], rounds: int) -> dict[str, Any]
         "rounds": rounds,
         "draft": asdict(bench.session.loaded.draft),
         "block_size": bench.default.drafter.block_size,
-        "costs": asdict(bench.default.costs),
+        "costs": asdict(bench.default.costs.model),
         "tau": {
             name: fmean(case.tau[name] for case in cases)
             for name in ("drafter", "combined")

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import mlx.core as mx
@@ -15,6 +16,7 @@ from splashpy.drafting.drafter import (
     Proposal,
     empty_proposal,
 )
+from splashpy.drafting.live_costs import PLAIN, Kind, LiveCosts
 from splashpy.drafting.lookup import DRAFT_TOKENS, LookupDrafter, LookupState
 from splashpy.drafting.pace import FREE, Costs, Pace, usual_acceptance
 
@@ -28,16 +30,18 @@ class CombinedState:
         drafter: the drafter's part.
         pace: whether and how much to draft.
         answering: the prompt is over; tokens from here on come from cycles.
-        drafted: tokens of the running cycle that the drafter proposed.
-        cost: of the running cycle where the drafter proposed none.
+        cycle: the running one.
+        before: the one before it; None before the second of an answer.
+        observed_at: when that one ended, by the drafter's clock.
     """
 
     lookup: LookupState | None
     drafter: Any
     pace: Pace
     answering: bool = False
-    drafted: int = 0
-    cost: float = 1.0
+    cycle: Kind = PLAIN
+    before: Kind | None = None
+    observed_at: float = 0.0
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -52,17 +56,24 @@ class CombinedDrafter:
         lookup: asked first, with what the drafter would achieve as its price; None
             to leave it out.
         drafter: asked when lookup proposes nothing.
-        costs: of cycles on this machine. ``FREE`` drafts always and whole blocks.
+        costs: of cycles on this machine, to begin with. ``FREE`` drafts always and
+            whole blocks.
+        clock: seconds; tells what cycles really take.
     """
 
     def __init__(
-        self, lookup: LookupDrafter | None, drafter: Drafter, costs: Costs = FREE
+        self,
+        lookup: LookupDrafter | None,
+        drafter: Drafter,
+        costs: Costs = FREE,
+        clock: Callable[[], float] = perf_counter,
     ):
         self.lookup, self.drafter = lookup, drafter
         widest = lookup.block_size if lookup else 1
         self.block_size = max(widest, drafter.block_size)
         self.feature_layers = drafter.feature_layers
-        self.costs = costs
+        self.costs = LiveCosts(costs)
+        self._clock = clock
         self._usual = usual_acceptance(drafter.block_size - 1)
 
     def new_state(self) -> CombinedState:
@@ -89,11 +100,8 @@ class CombinedDrafter:
         start: int,
     ) -> None:
         """Both take note; a drafter that is not asked queues what it needs."""
-        if state.answering and state.drafted:
-            state.pace.note_drafted(state.drafted, len(token_ids))
-        elif state.answering:
-            state.pace.note(state.cost, len(token_ids))
-        state.drafted, state.cost = 0, 1.0
+        if state.answering:
+            self._note(state, len(token_ids))
         if self.lookup and state.lookup:
             self.lookup.observe(state.lookup, token_ids, None, start)
         self.drafter.observe(state.drafter, token_ids, features, start)
@@ -106,8 +114,7 @@ class CombinedDrafter:
         sampling: DraftSampling,
     ) -> Proposal:
         """Lookup's proposal if it makes one, else as much of the drafter's as pays."""
-        state.answering = True
-        state.drafted, state.cost = 0, 1.0
+        state.answering, state.cycle = True, PLAIN
         found = self._look_up(state, anchor, limit, sampling)
         if len(found):
             return found
@@ -115,7 +122,7 @@ class CombinedDrafter:
         if count < 1:
             return empty_proposal()
         proposal = self.drafter.propose(state.drafter, anchor, count, sampling)
-        state.drafted = len(proposal)
+        state.cycle = Kind(len(proposal) + 1, drafter=len(proposal) > 0)
         return proposal
 
     def _look_up(
@@ -129,12 +136,25 @@ class CombinedDrafter:
             return empty_proposal()
         state.lookup.price = self._price(state)
         found = self.lookup.propose(state.lookup, anchor, limit, sampling)
-        cost = self.costs.verify(len(found) + 1)
-        if self.lookup.always or state.pace.affords(cost):
-            state.cost = cost
+        cycle = Kind(len(found) + 1)
+        if self.lookup.always or state.pace.affords(self.costs.verify(cycle.rows)):
+            state.cycle = cycle
             return found
         state.lookup.drafted = 0
         return empty_proposal()
+
+    def _note(self, state: CombinedState, committed: int) -> None:
+        """Count the cycle that ends now, and what it took since the one before."""
+        cycle, before, now = state.cycle, state.before, self._clock()
+        # A plain step is quicker after another one, which is how they run in a pause.
+        if before is not None and (cycle != PLAIN or before == PLAIN):
+            self.costs.note(cycle, now - state.observed_at)
+        state.before, state.observed_at = cycle, now
+        if cycle.drafter:
+            state.pace.note_drafted(cycle.rows - 1, committed)
+        else:
+            state.pace.note(self.costs.verify(cycle.rows), committed)
+        state.cycle = PLAIN
 
     def _price(self, state: CombinedState) -> float:
         """Tokens the drafter would commit in the time of a usual lookup."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 GRANT = 0.75  # plain steps a new text may lose before it has written anything
 # Of which only lookup may lose: its matches are judged before they cost anything. A
@@ -41,10 +42,12 @@ class Costs:
         passes: (rows, cost) of the verify passes that were measured, ascending. Other
             widths lie on lines between them; without any, every pass costs one.
         draft: of the drafter's own pass.
+        plain_seconds: what a plain step took; 0 where nothing was timed.
     """
 
     passes: tuple[tuple[int, float], ...] = ()
     draft: float = 0.0
+    plain_seconds: float = 0.0
 
     def verify(self, rows: int) -> float:
         """Of a verify pass."""
@@ -60,6 +63,18 @@ class Costs:
     def drafted(self, count: int) -> float:
         """Of a cycle in which the drafter drafts ``count`` tokens."""
         return self.verify(count + 1) + self.draft
+
+
+class Prices(Protocol):
+    """What cycles cost now."""
+
+    def verify(self, rows: int) -> float:
+        """Of a verify pass."""
+        ...
+
+    def drafted(self, count: int) -> float:
+        """Of a cycle in which the drafter drafts ``count`` tokens."""
+        ...
 
 
 FREE = Costs()
@@ -114,7 +129,7 @@ class Pace:
         usual: how drafts fared in all requests so far; takes part in this one.
     """
 
-    def __init__(self, costs: Costs, usual: Acceptance):
+    def __init__(self, costs: Prices, usual: Acceptance):
         self._costs = costs
         self._usual = usual
         self._own = Acceptance(usual.chances, _REQUEST_MEMORY)

@@ -51,7 +51,7 @@ def measure_costs(
     widths = sorted(set(rows))
     costs = accumulate((best[width] / plain for width in widths), max, initial=1.0)
     passes = zip(widths, islice(costs, 1, None), strict=True)
-    return Costs(tuple(passes), best.get("draft", 0.0) / plain)
+    return Costs(tuple(passes), best.get("draft", 0.0) / plain, plain)
 
 
 def _fastest(kinds: dict[Kind, Callable[[], float]]) -> dict[Kind, float]:

@@ -185,3 +185,13 @@ def test_the_better_of_lookup_and_drafter_is_asked(
     state.lookup.yields[5].mean = 3.0  # tokens a lookup of this depth commits
     found = paced.propose(state, mx.array(PROMPT[-1]), 9, DraftSampling())
     assert (found.source == "l") == (right == 0)
+
+
+def test_what_cycles_take_becomes_what_they_cost(target: MlxLmTarget) -> None:
+    drafter, _ = scripted(target, itertools.repeat(4))
+    ticks = map(float, itertools.count())  # every cycle takes a second
+    model = Costs(((2, 1.2), (8, 1.4)), draft=0.2, plain_seconds=1.0)
+    paced = CombinedDrafter(None, drafter, model, clock=lambda: next(ticks))
+    assert paced.costs.drafted(4) > 1.4
+    answer(target, paced)
+    assert paced.costs.drafted(4) == pytest.approx(1.0, abs=0.05)

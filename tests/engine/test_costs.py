@@ -54,7 +54,7 @@ def test_costs_are_the_undisturbed_times_in_plain_steps(
     monkeypatch.setattr(costs, "perf_counter", lambda: work.now)
     monkeypatch.setattr(costs, "_SECONDS", 1e9)
     found = measure_costs(work, [8, 2], work)
-    assert found == Costs(((2, 1.1), (8, 1.7)), draft=0.4)
+    assert found == Costs(((2, 1.1), (8, 1.7)), draft=0.4, plain_seconds=10)
     assert set(work.limits) == {1, 2, 3, 4}, "every length is traced"
 
 
@@ -63,7 +63,7 @@ def test_without_a_drafter_only_passes_are_timed(
 ) -> None:
     work = Work()
     monkeypatch.setattr(costs, "perf_counter", lambda: work.now)
-    assert measure_costs(work, [7]) == Costs(((7, 1.6),))
+    assert measure_costs(work, [7]) == Costs(((7, 1.6),), plain_seconds=10)
 
 
 def test_a_slow_target_is_timed_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,7 +228,7 @@ def test_a_fitting_drafter_drafts_beside_lookup(
     for options in ({}, {"draft_bits": 8}, {"block_size": 4}):
         loaded = driver.load(model, fits, paced=False, **options)[-1]
         assert loaded.draft.state == "active"
-        assert loaded.drafter.costs == FREE
+        assert loaded.drafter.costs.model == FREE
         assert loaded.draft_bytes > 0
         drafted = driver.answer("a", prompt=tuple(range(20)) * 2)
         plain = driver.answer("b", prompt=tuple(range(20)) * 2, draft=False)
@@ -243,7 +243,7 @@ def test_a_drafter_that_never_pays_here_hardly_drafts_and_changes_nothing(
     fits = tiny.write_drafter(tmp_path / "draft")
     loaded = driver.load(model, fits)[-1]
     assert loaded.draft.state == "active"
-    assert [rows for rows, _ in loaded.drafter.costs.passes] == [2, 7, 8]
+    assert [rows for rows, _ in loaded.drafter.costs.model.passes] == [2, 7, 8]
     drafted = driver.answer("a", max_new_tokens=200)
     plain = driver.answer("b", draft=False, max_new_tokens=200)
     assert tokens(drafted) == tokens(plain)
