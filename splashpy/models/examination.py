@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
 
 from splashpy.errors import ModelKindError
 from splashpy.models.architecture import DRAFTABLE
@@ -57,7 +56,7 @@ def examine(target: MlxLmTarget) -> TargetState:
 
 
 def _through_caches(target: MlxLmTarget) -> list[mx.array]:
-    caches = make_prompt_cache(target._model)
+    caches = target.own_caches()
     return [
         target._model(block[None], cache=caches)[0].astype(mx.float32)
         for block in _blocks(target)

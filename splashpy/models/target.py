@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx_lm.models.cache import make_prompt_cache
 
 from splashpy.models.architecture import (
     DRAFTABLE,
@@ -198,6 +199,29 @@ class MlxLmTarget:
         size = state.row_nbytes
         self.facts = replace(self.facts, kv="q8", kv_bytes_per_token=size)
         return True
+
+    def read_together(self, token_ids: mx.array, caches: list[Any]) -> mx.array:
+        """Let texts be read in mlx-lm's own caches, where nothing is taken back.
+
+        Args:
+            token_ids: [S, L] of S texts.
+            caches: as the model makes them, for S texts.
+
+        Returns:
+            Logits [S, V] float32 of the last position.
+        """
+        if self._whole:
+            logits = self._model(token_ids, cache=caches)[:, -1]
+        else:
+            hidden = self._backbone(token_ids, cache=caches)[:, -1]
+            logits = self._transform(self.head(hidden))
+        if self._recorder:
+            self._recorder.drop()
+        return logits.astype(mx.float32)
+
+    def own_caches(self) -> list[Any]:
+        """What :meth:`read_together` reads one text into."""
+        return make_prompt_cache(self._model)
 
     def run_whole(self) -> None:
         """Run the whole model in every pass: its head is not the one known."""

@@ -3,8 +3,9 @@
 
 A step of one row reads every weight for one token; a step of many rows reads them
 once for all. Texts are padded on the left to one length, and finished ones leave the
-batch. This is mlx-lm's own batched cache, not the engine's: nothing is drafted or
-taken back here.
+batch. These are mlx-lm's own batched caches, not the engine's lanes: nothing is drafted
+or taken back here. Recurrent layers mask the padding; where a layer's cache cannot be
+padded, texts are continued one after the other.
 
 Shapes: S texts, L positions, V vocabulary.
 """
@@ -15,10 +16,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import BatchKVCache
+from mlx_lm.models.cache import (
+    ArraysCache,
+    BatchKVCache,
+    BatchRotatingKVCache,
+    KVCache,
+    RotatingKVCache,
+)
 
 from splashpy.errors import RequestCancelled
-from splashpy.models.target import MlxLmTarget, find_backbone
+from splashpy.models.target import MlxLmTarget
 from splashpy.verification.sampling import SamplingParams, score
 
 
@@ -49,13 +56,40 @@ def continue_texts(  # noqa: PLR0913 - who writes, after what, how far and how
     Raises:
         RequestCancelled: ``cancelled`` said so.
     """
-    if not prompts:
-        return []
     target.tap(())
-    backbone = find_backbone(target._model)
+    together = [list(prompts)] if prompts else []
+    keys = [key]
+    if _padded(target, [0]) is None:
+        together = [[ids] for ids in prompts]
+        keys = list(mx.random.split(key, max(len(prompts), 1)))
+    return [
+        text
+        for batch, own in zip(together, keys, strict=False)
+        for text in _continue_batch(
+            target,
+            batch,
+            limit=limit,
+            stops=stops,
+            sampling=sampling,
+            key=own,
+            cancelled=cancelled,
+        )
+    ]
+
+
+def _continue_batch(  # noqa: PLR0913 - as above
+    target: MlxLmTarget,
+    prompts: Sequence[Sequence[int]],
+    *,
+    limit: int,
+    stops: frozenset[int],
+    sampling: SamplingParams,
+    key: mx.array,
+    cancelled: Callable[[], bool],
+) -> list[list[int]]:
     longest = max(map(len, prompts))
     padding = [longest - len(each) for each in prompts]
-    lanes: list[Any] = [BatchKVCache(padding) for _ in backbone.layers]
+    caches = _padded(target, padding) or target.own_caches()
     tokens = mx.array(
         [[0] * pad + list(ids) for pad, ids in zip(padding, prompts, strict=True)]
     )
@@ -64,7 +98,8 @@ def continue_texts(  # noqa: PLR0913 - who writes, after what, how far and how
     for step in range(limit):
         if cancelled():
             raise RequestCancelled
-        logits = target.head(backbone(tokens, cache=lanes)[:, -1]).astype(mx.float32)
+        logits = target.read_together(tokens, caches)
+        _end_padding(caches)
         picked = _pick(logits, sampling, mx.random.split(key, limit)[step])
         ids: Any = picked.tolist()
         for text, token in zip(active, ids, strict=True):
@@ -75,10 +110,33 @@ def continue_texts(  # noqa: PLR0913 - who writes, after what, how far and how
         if len(staying) < len(active):
             active = [active[row] for row in staying]
             picked = picked[mx.array(staying)]
-            for lane in lanes:
-                lane.filter(mx.array(staying))
+            for cache in caches:
+                cache.filter(mx.array(staying))
         tokens = picked[:, None]
     return written
+
+
+def _padded(target: MlxLmTarget, padding: list[int]) -> list[Any] | None:
+    """Caches of texts padded on the left; None where a layer's cannot be padded."""
+    caches = [_batched(cache, padding) for cache in target.own_caches()]
+    return None if None in caches else caches
+
+
+def _batched(cache: Any, padding: list[int]) -> Any:
+    if type(cache) is KVCache:
+        return BatchKVCache(padding)
+    if type(cache) is RotatingKVCache and not cache.keep:
+        return BatchRotatingKVCache(cache.max_size, padding)
+    if type(cache) is ArraysCache:
+        return ArraysCache(len(cache.cache), left_padding=padding)
+    return None
+
+
+def _end_padding(caches: list[Any]) -> None:
+    """The prompt is read: no row of a recurrent layer's is padding any more."""
+    for cache in caches:
+        if isinstance(cache, ArraysCache):
+            cache.finalize()
 
 
 def _pick(logits: mx.array, sampling: SamplingParams, key: mx.array) -> mx.array:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
+import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,6 +66,23 @@ def test_texts_continued_together_are_what_each_becomes_alone(
         assert texts == [decoded(target, tuple(p), 8, stops) for p in prompts]
 
     check()
+
+
+@pytest.mark.parametrize("family", list(tiny.FAMILIES))
+def test_every_kind_of_target_continues_texts_together_as_alone(family: str) -> None:
+    """Windows, recurrent states, logit caps; shorter prompts are padded on the left."""
+    target = tiny.target(family)
+    prompts = [[7, 3, 9, 1, 200, 14, 8, 5, 77, 31, 6], [4], [90, 17, 5], [12] * 20]
+    alone = [decoded(target, tuple(p), 12, frozenset()) for p in prompts]
+    # Two texts end early, and the others go on without them.
+    stops = frozenset([alone[1][2], alone[2][5]])
+    ended = [decoded(target, tuple(p), 12, stops) for p in prompts]
+    assert min(map(len, ended)) < max(map(len, ended))
+    for expected, ends in ((alone, frozenset()), (ended, stops)):
+        texts = continue_texts(
+            target, prompts, limit=12, stops=ends, sampling=SamplingParams(), key=KEY
+        )
+        assert texts == expected
 
 
 def test_drawn_texts_differ_between_rows_and_repeat_with_the_key(
