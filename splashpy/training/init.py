@@ -22,11 +22,12 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from splashpy.errors import UsageError
+from splashpy.models.architecture import find_backbone, find_text_model
 from splashpy.models.dflash2 import DecoderLayer, DFlashNetwork
 from splashpy.models.dflash2_config import check_pair
 from splashpy.models.dflash2_load import load_drafter
 from splashpy.models.dflash2_parse import parse_config
-from splashpy.models.target import MlxLmTarget, find_backbone
+from splashpy.models.target import MlxLmTarget
 from splashpy.training.random_keys import Stream, key_of
 
 _SPREAD = 0.02  # standard deviation of new weights
@@ -47,8 +48,8 @@ class Geometry:
         layers: decoder layers.
         block_size: rows of a block, the anchor included.
         feature_layers: target layers it reads; None spreads one per drafter layer.
-        source_layers: target layers its own begin as; None spreads them over the
-            target, () begins with new weights.
+        source_layers: target layers its own begin as; None spreads them over those
+            of the target that attend, () begins with new weights.
         window: positions a row sees; None sees everything.
         num_heads, num_kv_heads, head_dim, intermediate_size: widths of its layers.
         conv_kernel_size, conv_group_size: of the convolutions.
@@ -140,7 +141,8 @@ def new_student(target: MlxLmTarget, geometry: Geometry, seed: int = 0) -> Stude
     _draw_weights(network, key_of(seed, Stream.WEIGHTS, 0))
     sources = geometry.source_layers
     if sources is None:
-        sources = _spread(target.facts.num_layers, geometry.layers)
+        attending = _attending(target)
+        sources = [attending[i] for i in _spread(len(attending), geometry.layers)]
     if sources:
         _copy_layers(network, target, sources)
     if mx.default_device() != mx.cpu:
@@ -151,13 +153,12 @@ def new_student(target: MlxLmTarget, geometry: Geometry, seed: int = 0) -> Stude
 
 def published_config(target: MlxLmTarget, geometry: Geometry) -> dict[str, Any]:
     """The config.json of a new drafter."""
-    args: Any = target._model.args
+    args = _arguments(target)
     facts, layers = target.facts, geometry.layers
     head_dim = getattr(args, "head_dim", None)
     head_dim = head_dim or args.hidden_size // args.num_attention_heads
     kind = "full_attention" if geometry.window is None else "sliding_attention"
     features = geometry.feature_layers or _spread(facts.num_layers, layers)
-    theta = float(getattr(args, "rope_theta", 10000.0))
     return {
         "architectures": ["DFlash2DraftModel"],
         "model_type": "qwen3",
@@ -173,7 +174,7 @@ def published_config(target: MlxLmTarget, geometry: Geometry) -> dict[str, Any]:
         "rms_norm_eps": _EPS,
         "max_position_embeddings": facts.context_max,
         "num_target_layers": facts.num_layers,
-        "rope_parameters": {"rope_theta": theta, "rope_type": "default"},
+        "rope_parameters": {"rope_theta": _rope_base(args), "rope_type": "default"},
         "layer_types": [kind] * layers,
         "sliding_window": geometry.window,
         "use_sliding_window": geometry.window is not None,
@@ -190,6 +191,25 @@ def published_config(target: MlxLmTarget, geometry: Geometry) -> dict[str, Any]:
             "selector_top_k": geometry.selector_top_k,
         },
     }
+
+
+def _arguments(target: MlxLmTarget) -> Any:
+    """The sizes of the text model; a model that sees has others of its own."""
+    return find_text_model(target._model).args
+
+
+def _rope_base(args: Any) -> float:
+    named = getattr(args, "rope_parameters", None) or {}
+    # A family with windows has parameters of its own for either kind of attention.
+    named = named.get("full_attention", named)
+    base = named.get("rope_theta") or getattr(args, "rope_theta", None)
+    return float(base or 10000.0)
+
+
+def _attending(target: MlxLmTarget) -> list[int]:
+    """Layers with attention: a recurrent layer has nothing a drafter's could copy."""
+    layers = find_backbone(target._model).layers
+    return [i for i, layer in enumerate(layers) if hasattr(layer, "self_attn")]
 
 
 def _weights(network: DFlashNetwork) -> dict[str, mx.array]:
@@ -248,7 +268,7 @@ def _copy_layers(
             f"source layers are {list(sources)}; the target has 0 to "
             f"{len(backbone.layers) - 1}"
         )
-    traditional = bool(getattr(target._model.args, "rope_traditional", False))
+    traditional = bool(getattr(_arguments(target), "rope_traditional", False))
     for layer, source in zip(network.layers, sources, strict=True):
         _copy_layer(layer, backbone.layers[source], halves=traditional)
     # The context takes the place of a layer's normed input; before training it is
@@ -274,8 +294,9 @@ def _copy_layer(layer: DecoderLayer, source: Any, *, halves: bool) -> None:
                 if halves and name in ("q_proj", "k_proj"):
                     weight = _halves(weight, layer.self_attn.q_norm.weight.shape[0])
                 ours.weight = weight
+    attention = getattr(source, "self_attn", None)
     for name in ("q_norm", "k_norm"):
-        theirs = getattr(source.self_attn, name, None)
+        theirs = getattr(attention, name, None)
         ours = getattr(layer.self_attn, name)
         if theirs is not None and theirs.weight.shape == ours.weight.shape:
             ours.weight = theirs.weight.astype(mx.float32)

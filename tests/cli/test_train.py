@@ -217,6 +217,25 @@ def test_without_data_the_model_writes_the_texts_of_the_run(
     ]
 
 
+@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_5_moe"])
+def test_a_hybrid_writes_texts_and_gets_a_drafter_that_changes_none(
+    call: Call, family: str, tmp_path: Path
+) -> None:
+    target = str(tiny.write_teachable(tmp_path / "target", model_type=family))
+    questions = str(write_questions(tmp_path / "q.jsonl", 20))
+    words = ("train", target, "--data", questions, "--answer-tokens", "8")
+    run = tmp_path / "run"
+    result = call(*words, *SMALL, *FAST, "--steps", "3", "-o", str(run), "--json")
+
+    assert result.code == 0
+    document = result.json
+    assert (document["steps"], document["finished"]) == (3, True)
+    assert document["evaluation"]["sound"]
+    draft = ("--draft", str(run / "drafter"), "--no-lookup")
+    flags = ("-n", "1", "--seeds", "1", "--max-tokens", "16")
+    assert call("verify", target, *draft, *flags).code == 0
+
+
 @pytest.mark.parametrize("data", [False, True])
 def test_no_steps_reproduce_the_drafter_byte_for_byte(
     call: Call, target: str, texts: str, drafter: Path, tmp_path: Path, *, data: bool

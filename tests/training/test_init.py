@@ -139,6 +139,24 @@ def test_layers_begin_as_those_of_the_target(target: MlxLmTarget) -> None:
         )
 
 
+@pytest.mark.parametrize("family", list(tiny.FAMILIES))
+def test_a_drafter_begins_for_every_kind_of_target(family: str) -> None:
+    """Sizes may be those of a text model inside; some layers have no attention."""
+    student = new_student(tiny.target(family), GEOMETRY)
+    config = student.network.config
+    assert (config.hidden_size, config.num_target_layers) == (64, 4)
+    base = {"qwen3_5_moe": 1e5, "gemma4": 1e6}.get(family, 1e4)
+    assert config.rope_theta == base
+
+
+def test_layers_for_a_hybrid_begin_as_those_that_attend() -> None:
+    target = tiny.target("qwen3_5")
+    student = new_student(target, GEOMETRY)
+    theirs = target._backbone.layers[3].self_attn
+    for layer in student.network.layers:
+        assert mx.array_equal(layer.self_attn.v_proj.weight, theirs.v_proj.weight)
+
+
 def fields(geometry: Geometry) -> dict:
     return {name: getattr(geometry, name) for name in Geometry.__slots__}
 
