@@ -19,6 +19,28 @@ from splashpy.protocol import Generate, LoadOptions, LoadProgress
 from splashpy.verification.sampling import SamplingParams
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """How tokens are picked.
+
+    Attributes:
+        temperature: 0 is greedy.
+        seed: of every draw; the same seed gives the same text, whoever drafts. None
+            where nothing is drawn.
+    """
+
+    temperature: float = 0.0
+    seed: int | None = None
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """What the engine is asked for."""
+        return SamplingParams(temperature=self.temperature)
+
+
+GREEDY = Draw()
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What decoding one prompt gave.
@@ -103,14 +125,16 @@ class Session:
         drafter: Drafter,
         *,
         max_tokens: int,
+        draw: Draw = GREEDY,
         cancelled: Callable[[], bool],
     ) -> Iterator[EngineEvent]:
-        """Decode greedily from a prompt; the last event is ``Finished``."""
+        """Decode from a prompt; the last event is ``Finished``."""
         request = GenerationRequest(
             id="session",
             token_ids=token_ids,
-            sampling=SamplingParams(),
-            seed=0,
+            sampling=draw.sampling,
+            seed=draw.seed or 0,
+            seeded=draw.seed is not None,
             max_new_tokens=max_tokens,
             stop_token_ids=self.speech.tokenizer.eos_token_ids,
         )
@@ -122,13 +146,18 @@ class Session:
         drafter: Drafter,
         *,
         max_tokens: int,
+        draw: Draw = GREEDY,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Answer:
         """The tokens of :meth:`events`, and how many of them were drafted."""
         cycles = [
             event
             for event in self.events(
-                token_ids, drafter, max_tokens=max_tokens, cancelled=cancelled
+                token_ids,
+                drafter,
+                max_tokens=max_tokens,
+                draw=draw,
+                cancelled=cancelled,
             )
             if isinstance(event, TokensCommitted)
         ]

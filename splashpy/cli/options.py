@@ -74,6 +74,13 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option(
             "-n --number", "prompts to decode", "N", values.integer(1), default="12"
         ),
+        Option(
+            "--seeds",
+            "seeded texts of each prompt, too",
+            "N",
+            values.integer(1),
+            default="none",
+        ),
         Option("--race", "watch both ways of decoding side by side"),
         Option("--sampling-test", "also test the distribution of draws"),
         Option(

@@ -113,7 +113,8 @@ lookup alone where there is no drafter. splashpy run -v says who, and why.
 underlined, lookup in cyan.
 
 splashpy verify MODEL decodes prompts with drafts and without, compares token by
-token, and says how many tokens were drafted and accepted on the way."""
+token, and says how many tokens were drafted and accepted on the way; with
+--seeds N also for texts that are drawn from seeds."""
 
 
 def _entry(name: str, text: str, width: int) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from splashpy.errors import LosslessError, SplashError, UsageError
-from splashpy.protocol import error_fields
+from splashpy.protocol import KvFormat, error_fields
 
 if TYPE_CHECKING:
     from splashpy.bench.distribution import SamplingTest
@@ -32,7 +32,9 @@ class Evidence:
         model: its name.
         draft: the engine's ``DraftState`` as a dictionary.
         texts: the prompts.
-        comparisons: one for each prompt.
+        comparisons: greedy, one for each prompt.
+        seeded: comparisons of seeded texts, the same number for each prompt in turn.
+        kv: how the target kept its keys and values.
         sampled: the test of the distribution; None when it was not asked for.
         strict: a tie counts as a difference.
     """
@@ -41,18 +43,25 @@ class Evidence:
     draft: dict[str, Any]
     texts: Sequence[str]
     comparisons: Sequence[Comparison]
+    seeded: Sequence[Comparison] = ()
+    kv: KvFormat = "bf16"
     sampled: SamplingTest | None = None
     strict: bool = False
 
     @property
+    def every(self) -> list[Comparison]:
+        """All comparisons, the greedy ones first."""
+        return [*self.comparisons, *self.seeded]
+
+    @property
     def drafted(self) -> int:
-        """Tokens proposed over all prompts."""
-        return sum(comparison.drafted for comparison in self.comparisons)
+        """Tokens proposed over all texts."""
+        return sum(comparison.drafted for comparison in self.every)
 
     @property
     def accepted(self) -> int:
         """Of those, tokens that were kept."""
-        return sum(comparison.accepted for comparison in self.comparisons)
+        return sum(comparison.accepted for comparison in self.every)
 
     def fault(self) -> SplashError | None:
         """What is wrong: a difference, or a proof that proves nothing."""
@@ -62,10 +71,15 @@ class Evidence:
         """The JSON document; ``error`` is null where nothing is wrong."""
         fault, sampled = self.fault(), self.sampled
         rows = zip(self.texts, self.comparisons, strict=True)
+        each = len(self.seeded) // len(self.texts)
+        again = [text for text in self.texts for _ in range(each)]
+        seeded = zip(again, self.seeded, strict=True)
         return {
             "model": self.model,
             "draft": self.draft,
+            "kv": self.kv,
             "prompts": [_row(text, comparison) for text, comparison in rows],
+            "seeded": [_row(text, comparison) for text, comparison in seeded],
             **{name: self._count(name) for name in ("identical", "tie", "mismatch")},
             "drafted": self.drafted,
             "accepted": self.accepted,
@@ -75,24 +89,24 @@ class Evidence:
 
     def lines(self) -> list[str]:
         """The result for a person, one line for each test."""
-        told = [
-            f"{summary(self.comparisons)}; {kept(self.accepted, self.drafted)}",
-        ]
+        told = [_told(comparisons) for comparisons in (self.comparisons, self.seeded)]
+        told = [line for line in told if line]
         if self.sampled:
             told.append(_sampling_line(self.sampled))
         return told
 
     def _count(self, outcome: str) -> int:
-        return sum(c.outcome == outcome for c in self.comparisons)
+        return sum(c.outcome == outcome for c in self.every)
 
     def _difference(self) -> LosslessError | None:
         bad = ("mismatch", "tie") if self.strict else ("mismatch",)
-        wrong = [c for c in self.comparisons if c.outcome in bad]
+        wrong = [c for c in self.every if c.outcome in bad]
         if wrong:
             first = wrong[0]
             return LosslessError(
-                f"speculation changed {len(wrong)} of {len(self.comparisons)} texts",
-                why=f"first at token {first.at}: {first.plain_token} plain, "
+                f"speculation changed {len(wrong)} of {len(self.every)} texts",
+                why=f"first at token {first.at}{_of_seed(first)}: "
+                f"{first.plain_token} plain, "
                 f"{first.drafted_token} drafted, gap {first.gap:.3g} "
                 f"(tie up to {first.tolerance:.3g})",
                 fix=[_WITHOUT],
@@ -109,7 +123,7 @@ class Evidence:
 
     def _nothing_drafted(self) -> UsageError | None:
         if not self.drafted:
-            tokens = sum(comparison.tokens for comparison in self.comparisons)
+            tokens = sum(comparison.tokens for comparison in self.every)
             what = f"{_prompts(self.comparisons)} with {tokens:,} answer tokens"
         elif self.sampled and not self.sampled.drafted:
             what = f"{self.sampled.draws:,} draws"
@@ -136,13 +150,15 @@ def describe(comparison: Comparison, decode: Callable[[list[int]], str]) -> str:
     """
     drafts = kept(comparison.accepted, comparison.drafted)
     if comparison.outcome == "identical":
-        return f"identical ({comparison.tokens} tokens; {drafts})"
+        tokens = f"{comparison.tokens} tokens{_of_seed(comparison)}"
+        return f"identical ({tokens}; {drafts})"
     words = [
         repr(decode([token])) if token >= 0 else "the end"
         for token in (comparison.plain_token, comparison.drafted_token)
     ]
     return (
-        f"{comparison.outcome} at token {comparison.at}: {words[0]} plain, "
+        f"{comparison.outcome} at token {comparison.at}{_of_seed(comparison)}: "
+        f"{words[0]} plain, "
         f"{words[1]} drafted, gap {comparison.gap:.3g} ({drafts})"
     )
 
@@ -172,8 +188,22 @@ def shorten(text: str, width: int = 48) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+def _told(comparisons: Sequence[Comparison]) -> str:
+    """A summary with its drafts; empty of no comparison."""
+    if not comparisons:
+        return ""
+    drafted = sum(comparison.drafted for comparison in comparisons)
+    accepted = sum(comparison.accepted for comparison in comparisons)
+    return f"{summary(comparisons)}; {kept(accepted, drafted)}"
+
+
 def _prompts(comparisons: Sequence[Comparison]) -> str:
-    return f"{len(comparisons)} prompt{'' if len(comparisons) == 1 else 's'}"
+    kind = "prompt" if comparisons[0].seed is None else "seeded text"
+    return f"{len(comparisons)} {kind}{'' if len(comparisons) == 1 else 's'}"
+
+
+def _of_seed(comparison: Comparison) -> str:
+    return "" if comparison.seed is None else f" of seed {comparison.seed}"
 
 
 def _row(text: str, comparison: Comparison) -> dict[str, Any]:

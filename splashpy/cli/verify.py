@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,17 +21,19 @@ from splashpy.units import format_bytes
 if TYPE_CHECKING:
     from splashpy.bench.distribution import SamplingTest
     from splashpy.bench.lossless import Comparison
-    from splashpy.bench.session import Session
+    from splashpy.bench.session import Draw, Session
     from splashpy.package.library import InstalledModel
 
 PROMPTS = 12
 TOKENS = 256
+TEMPERATURE = 1.0
 RACE_COLUMNS = 100  # two texts side by side need this much
 
 _EXCLUSIVE = (
     ("files", "race", "--files loads no model"),
     ("files", "sampling_test", "--files loads no model"),
     ("files", "prompts", "--files loads no model"),
+    ("files", "seeds", "--files loads no model"),
     ("race", "json", "it is a picture or one document"),
 )
 
@@ -76,6 +79,17 @@ def _check_options(invocation: Invocation) -> None:
             why="the only token of such a pass is the target's own",
             fix=["--block-size 2 or more, or leave it out"],
         )
+    if given["temp"] is not None and not given["seeds"]:
+        raise UsageError(
+            "--temp goes with --seeds",
+            why="a text without a seed is greedy",
+            fix=["--seeds 1 or more"],
+        )
+    if given["temp"] == 0:
+        raise UsageError(
+            "--temp 0 leaves nothing to a seed",
+            why="that is greedy decoding, which is compared in any case",
+        )
     narrow = not output.out.terminal or output.columns < RACE_COLUMNS
     if given["race"] and narrow:
         raise TerminalError(
@@ -100,7 +114,13 @@ def _prove(
         UsageError: nothing was drafted, so nothing is proved.
     """
     given, output = invocation.given, invocation.output
-    comparisons = _compare(invocation, session, texts, interrupts)
+    from splashpy.bench.session import GREEDY, Draw
+
+    temperature = TEMPERATURE if given["temp"] is None else given["temp"]
+    seeds = range(1, (given["seeds"] or 0) + 1)
+    draws = [Draw(temperature=temperature, seed=seed) for seed in seeds]
+    comparisons = _compare(invocation, session, texts, [GREEDY], interrupts)
+    seeded = _compare(invocation, session, texts, draws, interrupts)
     sampled = None
     if given["sampling_test"]:
         sampled = _sampling(invocation, session, texts[0], interrupts)
@@ -109,6 +129,8 @@ def _prove(
         draft=asdict(session.loaded.draft),
         texts=texts,
         comparisons=comparisons,
+        seeded=seeded,
+        kv=session.target.facts.kv,
         sampled=sampled,
         strict=given["ties"] == "strict",
     )
@@ -125,17 +147,23 @@ def _prove(
 
 
 def _compare(
-    invocation: Invocation, session: Session, texts: list[str], interrupts: Interrupts
+    invocation: Invocation,
+    session: Session,
+    texts: list[str],
+    draws: list[Draw],
+    interrupts: Interrupts,
 ) -> list[Comparison]:
+    """Every draw of every prompt, told as it is found."""
     from splashpy.bench.lossless import compare
 
     comparisons: list[Comparison] = []
     decode = session.speech.tokenizer.decode
-    for number, text in enumerate(texts, 1):
+    for (number, text), draw in product(enumerate(texts, 1), draws):
         comparison = compare(
             session,
             session.prompt_ids(text),
             max_tokens=invocation.given["max_tokens"] or TOKENS,
+            draw=draw,
             cancelled=lambda: interrupts.requested,
         )
         interrupts.check()
@@ -297,6 +325,10 @@ VERIFY = PageCommand(
                 "twelve prompts decoded with drafts and without, token by token",
             ),
             (
+                "splashpy verify demo --seeds 2",
+                "also two seeded texts of each prompt, at temperature 1",
+            ),
+            (
                 "splashpy verify demo --sampling-test",
                 "also draw a token 2,000 times each way and compare the counts",
             ),
@@ -305,17 +337,20 @@ VERIFY = PageCommand(
         notes=(
             "A pass of several rows rounds differently from one row, so two tokens",
             "that are practically tied may swap; that is told as a tie, with its gap.",
+            "The same seed gives the same text with drafts and without.",
             "Drafts by lookup are made at every match, whether or not that is fast.",
             "Exit codes: 0 identical or ties; 5 when a text or a distribution differs;",
             "2 when not one token was drafted, since that proves nothing. With --json",
             "the document says in its field error what is wrong.",
         ),
-        defaults={"max_tokens": str(TOKENS), "lookup": "always"},
+        defaults={"max_tokens": str(TOKENS), "lookup": "always", "temp": "1"},
     ),
     arguments=(click.Argument(["model"], required=False, metavar="[MODEL]"),),
     options=(
         "prompts",
         "number",
+        "seeds",
+        "temp",
         "max_tokens",
         "race",
         "sampling_test",

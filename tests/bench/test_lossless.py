@@ -15,7 +15,7 @@ from splashpy.bench.lossless import (
     tie_tolerance,
 )
 from splashpy.bench.prompts import QUICK
-from splashpy.bench.session import Session
+from splashpy.bench.session import Draw, Session
 
 PROMPT = tuple(range(30))
 
@@ -68,6 +68,24 @@ def test_a_swap_of_two_tied_tokens_is_a_tie(session: Session) -> None:
     coarse = explain(session, PROMPT, plain, swapped)
     assert (coarse.outcome == "tie") == (coarse.gap <= coarse.tolerance)
     assert coarse.tolerance == 256 * apart.tolerance
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_the_gap_of_a_seeded_text_counts_the_noise_it_was_drawn_with(
+    seed: int, session: Session
+) -> None:
+    draw = Draw(temperature=0.9, seed=seed)
+    drawn = session.answer(PROMPT, session.plain, max_tokens=12, draw=draw).token_ids
+    likely = session.answer(PROMPT, session.plain, max_tokens=12).token_ids
+    assert explain(session, PROMPT, drawn, likely).gap < 0
+    assert explain(session, PROMPT, drawn, likely, draw).gap > 0
+
+
+def test_a_seed_gives_the_same_text_with_drafts_and_without(session: Session) -> None:
+    draw = Draw(temperature=0.9, seed=3)
+    result = compare(session, PROMPT, max_tokens=30, draw=draw)
+    assert (result.outcome, result.seed) == ("identical", 3)
+    assert result.drafted > 0
 
 
 def test_a_text_that_ends_early_is_a_mismatch(session: Session) -> None:

@@ -74,6 +74,30 @@ def test_json_holds_every_comparison_and_the_sampling_test(
     assert document["sampling"]["drafted"] == 2000
 
 
+def test_seeded_texts_are_told_beside_the_greedy_ones(
+    pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify(pair, "-n", "1", "--seeds", "2", "--temp", "0.7") == 0
+    printed = capsys.readouterr()
+    greedy, seeded = printed.out.splitlines()
+    assert greedy.startswith("1 prompt: 1 identical; ")
+    assert seeded.startswith("2 seeded texts: 2 identical; ")
+    assert drafted(seeded) > 0
+    assert "20 tokens of seed 2; " in printed.err
+
+
+def test_a_rule_that_is_broken_for_seeds_is_found_with_the_seed(
+    pair: tuple[str, str], capsys: pytest.CaptureFixture[str], broken_rule: None
+) -> None:
+    flags = ("-n", "1", "--seeds", "1", "--no-lookup", "--json")
+    assert verify(pair, *flags) == 5
+    document = json.loads(capsys.readouterr().out)
+    [row] = document["seeded"]
+    assert (row["outcome"], row["seed"]) == ("mismatch", 1)
+    assert row["gap"] > row["tolerance"]
+    assert document["mismatch"] == 2
+
+
 def test_a_broken_acceptance_rule_ends_with_5_and_says_where(
     pair: tuple[str, str], capsys: pytest.CaptureFixture[str], broken_rule: None
 ) -> None:
@@ -171,6 +195,8 @@ def test_prompts_come_from_a_file(
     ("flags", "code", "needle"),
     [
         (["--no-draft"], 2, "there is no option --no-draft"),
+        (["--temp", "0.7"], 2, "--temp goes with --seeds"),
+        (["--seeds", "1", "--temp", "0"], 2, "--temp 0 leaves nothing to a seed"),
         (["--block-size", "1"], 2, "leaves no drafts to compare with"),
         (["--prompts", "/no/such/file"], 2, "/no/such/file"),
         (["--full"], 2, "--full goes with --files"),
