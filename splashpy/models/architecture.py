@@ -59,17 +59,28 @@ def find_backbone(model: Any) -> Any:
     """The module that holds the embedding, the decoder layers and the final norm.
 
     Raises:
-        ModelKindError: the model has no such module.
+        ModelKindError: the model has no such module, or only a part of its layers.
     """
     for path in ("language_model.model", "model", "backbone"):
         module = model
         for name in path.split("."):
             module = getattr(module, name, None)
         if hasattr(module, "layers") and hasattr(module, "embed_tokens"):
+            _require_every_layer(module)
             return module
     raise ModelKindError(
         f"{type(model).__module__} has no list of decoder layers beside its embedding"
     )
+
+
+def _require_every_layer(backbone: Any) -> None:
+    """mlx-lm leaves None for the layers of a pipelined model that run elsewhere."""
+    absent = sum(layer is None for layer in backbone.layers)
+    if absent:
+        raise ModelKindError(
+            f"{type(backbone).__module__} is split over several machines",
+            why=f"{absent} of {len(backbone.layers)} layers are not here",
+        )
 
 
 def find_text_model(model: Any) -> Any:

@@ -131,6 +131,23 @@ def test_a_model_that_computes_something_else_with_its_own_caches_is_refused() -
     assert "logits differ by" in caught.value.why
 
 
+def test_a_model_split_over_machines_is_refused() -> None:
+    class Group:
+        """The first of two machines: the last layers run here."""
+
+        def rank(self) -> int:
+            return 0
+
+        def size(self) -> int:
+            return 2
+
+    network: Any = tiny.model("qwen3_moe")
+    network.model.pipeline(Group())
+    with pytest.raises(ModelKindError, match="split over several machines") as caught:
+        tiny.target_of(network, "qwen3_moe")
+    assert caught.value.why == "2 of 4 layers are not here"
+
+
 def test_a_model_that_asks_more_of_its_cache_is_refused() -> None:
     class Curious(nn.RMSNorm):
         def __call__(self, x: mx.array) -> mx.array:
