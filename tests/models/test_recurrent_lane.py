@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 import pytest
+from mlx_lm.models.cache import ArraysCache
 
 from splashpy.models.recurrent_lane import LaneRecurrent
 
@@ -58,6 +59,11 @@ def test_the_first_block_goes_back_to_nothing() -> None:
     lane.roll_back(0)
     assert lane[0] is None
     assert lane.arrays == []
+
+
+def test_no_row_of_one_text_is_masked_as_in_mlx_lms_cache(lane: LaneRecurrent) -> None:
+    assert lane.make_mask(7) is ArraysCache(2).make_mask(7) is None
+    assert lane.lengths is lane.left_padding is None
 
 
 def test_a_snapshot_is_the_arrays_themselves(lane: LaneRecurrent) -> None:

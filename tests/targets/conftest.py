@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -26,6 +27,14 @@ from splashpy.verification.sampling import SamplingParams
 
 PROMPT = tuple(i * 37 % 251 for i in range(45))
 SEEDED = SamplingParams(temperature=1.0)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Print a line for each target and property where only this directory is run."""
+    here = Path(__file__).parent
+    asked = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
+    if config.option.verbose == 0 and all(p.is_relative_to(here) for p in asked):
+        config.option.verbose = 1
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

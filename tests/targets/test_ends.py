@@ -44,6 +44,20 @@ def test_head_match(target: MlxLmTarget) -> None:
     assert mx.array_equal(target._model(IDS[None])[0], logits(target))
 
 
+def test_lanes_stand_for_the_caches_the_model_makes_itself(
+    target: MlxLmTarget,
+) -> None:
+    """Masks are made from a cache before a layer writes to it, with rows held or not.
+
+    Windows of 8 rows are full after the first block.
+    """
+    caches, state = target.own_caches(), target.new_state(32)
+    for block in (mx.arange(20), mx.arange(60, 66), mx.arange(99, 102)):
+        theirs = target._model(block[None], cache=caches)[0]
+        ours = target.forward(state, block, rows=len(block)).logits
+        assert mx.array_equal(ours, theirs)
+
+
 def test_logits_of_the_last_rows_equal_the_end_of_all_rows(
     target: MlxLmTarget,
 ) -> None:

@@ -41,6 +41,26 @@ def test_verify_says_identical(
     assert all(row["drafted"] for row in document["prompts"])
 
 
+@pytest.mark.parametrize("kv", ["bf16", "q8"])
+@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_5_moe"])
+def test_verify_keeps_some_drafts_of_a_hybrid_and_takes_others_back(
+    family: str, kv: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Greedily and with two seeds; a block is cut wherever its drafts end."""
+    target = tiny.write_terse(tmp_path / "target", family, head_dim=64)
+    draft = tiny.write_drafter(tmp_path / "draft")
+    pair = ("verify", str(target), "--draft", str(draft), "--kv", kv, "--no-lookup")
+    flags = ("-n", "1", "--seeds", "2", "--max-tokens", "24", "--json")
+    assert main([*pair, *flags]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kv"] == kv
+    assert [row["seed"] for row in document["prompts"]] == [None]
+    assert [row["seed"] for row in document["seeded"]] == [1, 2]
+    for row in (*document["prompts"], *document["seeded"]):
+        assert row["outcome"] == "identical"
+        assert 0 < row["accepted"] < row["drafted"]
+
+
 def test_a_seed_gives_the_same_text_with_drafts_and_without(
     pair: tuple[Path, Path], answer: Callable
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import mlx.core as mx
 import pytest
 import tiny
+from mlx.utils import tree_map
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.engine import prefill
@@ -125,6 +126,21 @@ def test_restoring_copies_no_recurrent_state() -> None:
     assert [id(array) for array in lane.arrays] != held
     state.roll_back(len(LONG))
     assert [id(array) for array in lane.arrays] == held
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_5_moe", "qwen3_next"])
+def test_a_roll_back_reads_no_weight(family: str, difference: Callable) -> None:
+    target = tiny.target(family)
+    ours, expected = read(target, LONG), read(target, LONG)
+    for state in (ours, expected):
+        target.forward(state, mx.arange(8), rows=8)
+        mx.eval(state.arrays)
+    expected.roll_back(len(LONG) + 5)
+    mx.eval(expected.arrays)
+    weights = target._model.parameters()
+    target._model.update(tree_map(lambda a: mx.full(a.shape, mx.nan), weights))
+    ours.roll_back(len(LONG) + 5)
+    assert difference(ours, expected) == 0
 
 
 @pytest.mark.parametrize("family", ["qwen3_5", "gpt_oss", "gemma4"])
