@@ -6,10 +6,11 @@ block of eight rows is read and evaluated; then every number of its rows is kept
 turn, and what the state became is evaluated. Time is processor time of all threads,
 so that other work on the machine does not count.
 
-Bytes beyond what was held before are counted after rolling back and at the worst
-moment meanwhile. Without a GPU, mlx runs the recurrence as one operation a row and
-holds what each of them writes until the last is done, in any pass; Metal's kernel
-does not.
+Bytes are those of arrays that were not there before: what a block leaves behind, its
+new state and the inputs of its recurrences; what is left after rolling back, and what
+there was at the worst moment meanwhile. Without a GPU, mlx runs the recurrence as a few
+operations a row and holds what each of them writes until the last is done, in any
+pass; Metal's kernel does not.
 """
 
 from __future__ import annotations
@@ -138,9 +139,12 @@ def read_block(target: MlxLmTarget, state: TargetState, rows: int) -> bool:
 
 
 def held_bytes(target: MlxLmTarget) -> dict[str, int]:
-    """What a roll back holds at most, over all rows, beside what was held before."""
+    """What a block and a roll back hold at most, beside what was held before."""
     state = read_context(target)
     recurrent = [lane for lane in state.lanes if isinstance(lane, LaneRecurrent)]
+    before = mx.get_active_memory()
+    read_block(target, state, BLOCK)
+    block = mx.get_active_memory() - before
     most = left = 0
     for kept in range(1, BLOCK):
         read_block(target, state, BLOCK)
@@ -153,6 +157,7 @@ def held_bytes(target: MlxLmTarget) -> dict[str, int]:
     return {
         "weights": target.facts.weight_bytes,
         "recurrent_state": sum(a.nbytes for lane in recurrent for a in lane.arrays),
+        "block_held": block,
         "rollback_held": left,
         "rollback_peak": most,
     }
