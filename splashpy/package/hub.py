@@ -13,6 +13,7 @@ import glob
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -116,13 +117,14 @@ def configuration(
         The errors of ``repository_facts``.
         IntegrityError, ModelKindError: it is not a JSON object.
     """
-    with mapped(_asked(repo, revision)):
+    # Not into the cache: a model of which it holds this file alone is a damaged one.
+    with mapped(_asked(repo, revision)), TemporaryDirectory() as place:
         hub = _hub()
         try:
-            path = hub.hf_hub_download(repo, name, revision=revision)
+            path = hub.hf_hub_download(repo, name, revision=revision, local_dir=place)
         except hub.errors.RemoteEntryNotFoundError:
             return {}
-    return read_json(Path(path))
+        return read_json(Path(path))
 
 
 def gguf_files(repo: str, revision: str | None = None) -> list[str]:

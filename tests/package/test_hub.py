@@ -130,6 +130,7 @@ def test_the_configuration_comes_alone(
     assert hub.configuration("owner/model", "other") == {}
     resolved = {path for _, path, _ in server.requests if "resolve" in path}
     assert all(path.endswith("config.json") for path in resolved)
+    assert not cache.exists()  # nothing there looks like half a model
 
 
 @pytest.mark.parametrize(
