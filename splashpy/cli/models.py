@@ -16,11 +16,13 @@ from splashpy.cli.options import COMMON
 from splashpy.cli.page import Page, PageCommand
 from splashpy.cli.questions import confirm
 from splashpy.cli.signals import Interrupts
+from splashpy.errors import ModelMissingError
 from splashpy.units import format_bytes, format_tokens
 
 if TYPE_CHECKING:
     from splashpy.package.library import InstalledModel, Library
     from splashpy.package.model_directory import ModelDirectory
+    from splashpy.package.published_drafters import TargetSizes
     from splashpy.packing.pull import PullPlan
 
 ASK_ABOVE_BYTES = 1_000_000_000  # a smaller download is not worth a question
@@ -103,25 +105,52 @@ def list_models(invocation: Invocation) -> int:
 
 
 def show(invocation: Invocation) -> int:
-    """Print what a model consists of.
+    """Print what a model consists of, or what the Hub says where it is not here.
 
     Raises:
-        SplashError: no such model, not installed, or damaged.
+        SplashError: no such model, damaged, or not installed and not on the Hub.
     """
     from splashpy.package.library import Library
     from splashpy.package.model_directory import ModelDirectory
 
-    model = Library(invocation.paths).find(invocation.given["model"])
-    facts = {**_fields(model), **_directory_fields(ModelDirectory.open(model.path))}
+    name = invocation.given["model"]
+    try:
+        model = Library(invocation.paths).find(name)
+    except ModelMissingError as missing:
+        facts = _elsewhere(invocation, name, missing)
+    else:
+        facts = _fields(model) | _directory_fields(ModelDirectory.open(model.path))
     if invocation.output.json:
         invocation.output.document("show", facts)
-        return 0
-    if invocation.output.quiet:
-        invocation.output.result(str(model.path))
-        return 0
-    facts["size_bytes"] = format_bytes(model.size_bytes)
-    facts["context_max"] = format_tokens(model.context_max)
-    facts["last_used"] = _when(model.last_used)
+    elif invocation.output.quiet:
+        invocation.output.result(str(facts["path"]))
+    else:
+        _tell(invocation, facts)
+    return 0
+
+
+def _elsewhere(
+    invocation: Invocation, name: str, missing: ModelMissingError
+) -> dict[str, Any]:
+    """What the Hub says; raises ``missing`` where it is not asked."""
+    from splashpy.cli.elsewhere import read, repository
+
+    wish = repository(name)
+    quiet = invocation.output.quiet and not invocation.output.json
+    if wish is None or quiet or invocation.offline:
+        raise missing
+    facts, target = read(wish)
+    invocation.output.note(f"{name} is not installed; splashpy pull {name}")
+    return {**facts, "published_drafters": _drafters(target) if target else []}
+
+
+def _tell(invocation: Invocation, facts: dict[str, Any]) -> None:
+    """Every fact that is known, one on a line."""
+    facts["size_bytes"] = format_bytes(facts["size_bytes"])
+    if facts["context_max"]:
+        facts["context_max"] = format_tokens(facts["context_max"])
+    if "last_used" in facts:
+        facts["last_used"] = _when(facts["last_used"])
     files, drafters = facts.pop("files"), facts.pop("published_drafters")
     width = max(map(len, facts))
     for name, value in facts.items():
@@ -131,7 +160,6 @@ def show(invocation: Invocation) -> int:
         invocation.output.result(f"{'drafter':<{width}}  {drafter['about']}")
     for name, size in files.items():
         invocation.output.result(f"{'file':<{width}}  {format_bytes(size):>9}  {name}")
-    return 0
 
 
 def remove(invocation: Invocation) -> int:
@@ -190,6 +218,8 @@ def _fields(model: InstalledModel) -> dict[str, Any]:
 
 def _directory_fields(directory: ModelDirectory) -> dict[str, Any]:
     """What the files of a model say, as JSON."""
+    from splashpy.package.published_drafters import TargetSizes
+
     defaults = asdict(directory.sampling)
     set_here = {name: value for name, value in defaults.items() if value}
     return {
@@ -201,7 +231,14 @@ def _directory_fields(directory: ModelDirectory) -> dict[str, Any]:
         "end_tokens": list(directory.eos_token_ids()),
         "packing": _packing(directory.config),
         "sampling_defaults": set_here,
-        "published_drafters": _drafters(directory),
+        "published_drafters": _drafters(
+            TargetSizes(
+                directory.model_type,
+                directory.hidden_size,
+                directory.num_layers,
+                directory.vocab_size,
+            )
+        ),
         "files": _files(directory.path),
     }
 
@@ -220,16 +257,10 @@ def _packing(config: dict[str, Any]) -> dict[str, Any]:
     return {**usual, **{f"modules with {how}": n for how, n in others.items()}}
 
 
-def _drafters(directory: ModelDirectory) -> list[dict[str, Any]]:
+def _drafters(target: TargetSizes) -> list[dict[str, Any]]:
     """Drafters published for a target of these sizes."""
-    from splashpy.package.published_drafters import TargetSizes, describe, find_drafters
+    from splashpy.package.published_drafters import describe, find_drafters
 
-    target = TargetSizes(
-        directory.model_type,
-        directory.hidden_size,
-        directory.num_layers,
-        directory.vocab_size,
-    )
     return [
         {
             "repo": drafter.repo or None,
@@ -318,9 +349,10 @@ SHOW = PageCommand(
     "show",
     page=Page(
         usage="MODEL",
-        summary="Say what an installed model consists of.",
+        summary="Say what a model consists of, and which drafters fit it.",
         examples=(
             ("splashpy show demo", "files, sizes, context, sampling defaults"),
+            ("splashpy show OWNER/REPO", "also before it is downloaded, from the Hub"),
             ("splashpy show demo -q", "its directory only"),
         ),
     ),

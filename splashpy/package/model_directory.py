@@ -146,7 +146,7 @@ class ModelDirectory:
         check_shards(target)
         if not (tokenizer / "tokenizer.json").is_file():
             raise ModelKindError(f"{tokenizer}: tokenizer.json is missing")
-        sizes = _sizes(fields)
+        sizes = read_sizes(fields)
         if manifest:
             _check_sizes(path, sizes, manifest)
         hidden_size, num_layers, vocab_size = sizes
@@ -224,8 +224,12 @@ def _refuse_code_in(directory: Path, config: dict[str, Any]) -> None:
             refuse_code(read_json(path), str(path))
 
 
-def _sizes(fields: Fields) -> tuple[int, int, int]:
-    """The required sizes, in the order of ``_REQUIRED``."""
+def read_sizes(fields: Fields) -> tuple[int, int, int]:
+    """Width, depth and vocabulary of a target's config.json.
+
+    Raises:
+        ModelKindError: one is missing, or no positive number.
+    """
     nested = fields.optional_object("text_config")
     if nested and not fields.has("hidden_size"):
         fields = nested
