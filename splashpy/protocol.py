@@ -134,6 +134,25 @@ class Load:
     options: LoadOptions = LoadOptions()
 
 
+ConstraintKind = Literal[
+    "json_object", "json_schema", "regex", "choice", "lark", "gbnf"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """What an answer must look like; reasoning before it is free.
+
+    Attributes:
+        kind: how ``text`` is written; ``json_object`` needs none.
+        text: a JSON Schema, a regular expression, a JSON list of strings to choose
+            from, or a grammar in Lark's or llama.cpp's notation.
+    """
+
+    kind: ConstraintKind
+    text: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate:
     """Answer a conversation, or continue a raw prompt.
@@ -148,6 +167,7 @@ class Generate:
         max_tokens: answer tokens at most; None: what the context leaves.
         prefill_only: read the prompt, answer nothing.
         draft: False decodes this request one token at a time.
+        constraint: what the answer must look like; None leaves it free.
         return_token_ids: fill ``Cycle.token_ids``.
     """
 
@@ -161,6 +181,7 @@ class Generate:
     max_tokens: int | None = None
     prefill_only: bool = False
     draft: bool = True
+    constraint: Constraint | None = None
     return_token_ids: bool = False
 
 

@@ -85,6 +85,11 @@ class Tokenizer:
             token_id for text in special if (token_id := self.id_of(text)) is not None
         )
 
+    @property
+    def definition(self) -> str:
+        """The contents of ``tokenizer.json`` as read, for other libraries."""
+        return self._plain.to_str()
+
     @classmethod
     def from_directory(
         cls, directory: Path, *, config: Mapping[str, Any] | None = None

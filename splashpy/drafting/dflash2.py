@@ -22,9 +22,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 from mlx.utils import tree_flatten
 
-from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
+from splashpy.drafting.drafter import (
+    DraftSampling,
+    Proposal,
+    Rules,
+    empty_proposal,
+)
+from splashpy.drafting.grammar_walk import Scores, walk_within
 from splashpy.drafting.head import DraftHead, TargetDoor
 from splashpy.errors import UsageError
 from splashpy.kernels.candidate_selector import (
@@ -126,6 +133,7 @@ class DFlash2Drafter:
         self._best_tokens = mx.compile(self._choose_tokens)
         self._best_path = mx.compile(self._choose_path)
         self._drawn_path = mx.compile(self._draw_path)
+        self._lattice_of = mx.compile(self._score)
         self._walk = walk_look_ahead if look_ahead else walk_greedy
         mask = self._embed(mx.array([config.mask_token_id]))
         self._mask_rows = mx.repeat(mask, self.block_size - 1, axis=0)
@@ -186,7 +194,9 @@ class DFlash2Drafter:
         if self.config.version == 1:
             # One token per row, even when the target samples: tokens drawn row by
             # row would not fit each other.
-            return Proposal(self._best_tokens(*piece))
+            return _legal(self._best_tokens(*piece), sampling.grammar)
+        if sampling.grammar is not None:
+            return self._propose_within(anchor, piece, sampling, sampling.grammar)
         if sampling.temperature == 0:
             return Proposal(self._best_path(anchor, *piece))
         token_ids, candidates, probs = self._drawn_path(
@@ -195,6 +205,35 @@ class DFlash2Drafter:
         if sampling.coupled:  # given the shared noise, nothing is left to chance
             return Proposal(token_ids)
         return Proposal(token_ids, candidates=candidates, probs=probs)
+
+    def _propose_within(
+        self,
+        anchor: mx.array,
+        piece: Sequence[mx.array],
+        sampling: DraftSampling,
+        grammar: Rules,
+    ) -> Proposal:
+        """A path inside a grammar; waits for the network, since the host walks."""
+        lattice, candidates = self._lattice_of(anchor, *piece)
+        noise = None
+        if sampling.temperature > 0:
+            noise = _per_candidate(
+                self._noise(candidates.shape[0], sampling), candidates
+            )
+        scores = Scores(
+            np.array(candidates), np.array(lattice[0]), np.array(lattice[1])
+        )
+        path = walk_within(
+            scores,
+            grammar,
+            sampling.temperature,
+            None if noise is None else np.array(noise),
+        )
+        token_ids = mx.array(path.token_ids, dtype=mx.int32)
+        if sampling.coupled or noise is None or not path.token_ids:
+            return Proposal(token_ids)
+        kept = candidates[: len(path.token_ids)]
+        return Proposal(token_ids, candidates=kept, probs=mx.array(path.probs))
 
     def _rows(self, *piece: mx.array) -> tuple[mx.array, mx.array]:
         """Hidden rows of the masks, [K, D], and their logits, [K, R]."""
@@ -217,10 +256,15 @@ class DFlash2Drafter:
         *piece: mx.array,
     ) -> tuple[mx.array, mx.array, mx.array]:
         lattice, candidates = self._lattice(anchor, *self._rows(*piece))
-        if noise.shape[1] != candidates.shape[1]:  # a number per token: shared noise
-            noise = mx.take_along_axis(noise, candidates, axis=-1)
+        noise = _per_candidate(noise, candidates)
         path, probs = walk_sampled(lattice, temperature, noise)
         return _chosen(candidates, path), candidates, probs
+
+    def _score(
+        self, anchor: mx.array, *piece: mx.array
+    ) -> tuple[tuple[mx.array, mx.array], mx.array]:
+        lattice, candidates = self._lattice(anchor, *self._rows(*piece))
+        return (lattice.first, lattice.following), candidates
 
     def _lattice(
         self, anchor: mx.array, hidden: mx.array, logits: mx.array
@@ -275,6 +319,21 @@ class DFlash2Drafter:
         if full or len(state.queue) >= _QUEUE_ARRAYS:
             self._project(state)
             mx.async_eval(state.context.arrays)  # or the features would stay alive
+
+
+def _legal(token_ids: mx.array, grammar: Rules | None) -> Proposal:
+    """The tokens up to the first that a grammar forbids."""
+    if grammar is None:
+        return Proposal(token_ids)
+    drafts: Any = token_ids.tolist()
+    return Proposal(token_ids[: grammar.legal(drafts)])
+
+
+def _per_candidate(noise: mx.array, candidates: mx.array) -> mx.array:
+    """[K, C] of noise that may have a number per token, as shared noise has."""
+    if noise.shape[1] == candidates.shape[1]:
+        return noise
+    return mx.take_along_axis(noise, candidates, axis=-1)
 
 
 def _chosen(candidates: mx.array, path: mx.array) -> mx.array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import mlx.core as mx
 
@@ -44,6 +44,30 @@ def empty_proposal() -> Proposal:
     return Proposal(mx.zeros((0,), dtype=mx.int32))
 
 
+class Rules(Protocol):
+    """What may follow the committed tokens; see ``verification/grammar.py``."""
+
+    def fork(self) -> Self:
+        """An independent copy."""
+        ...
+
+    def consume(self, token_ids: Sequence[int]) -> int:
+        """Go on by these tokens."""
+        ...
+
+    def legal(self, token_ids: Sequence[int]) -> int:
+        """How many of them may follow, one after the other."""
+        ...
+
+    def forced(self) -> list[int]:
+        """Tokens that must follow."""
+        ...
+
+    def allows(self, token_ids: Sequence[int]) -> list[bool]:
+        """Which of them may come next."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DraftSampling:
     """How a drafter that draws its tokens draws them.
@@ -56,6 +80,7 @@ class DraftSampling:
             rejection gets fresh noise.
         coupled: draw with the noise the target uses for the same position (seeded
             requests), so that both pick the same token where they agree.
+        grammar: what the text must follow; a draft outside it is never kept.
     """
 
     temperature: float = 0.0
@@ -63,6 +88,7 @@ class DraftSampling:
     position: int = 0
     cycle: int = 0
     coupled: bool = False
+    grammar: Rules | None = None
 
 
 class Drafter(Protocol):

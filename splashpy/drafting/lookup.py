@@ -140,9 +140,16 @@ class LookupDrafter:
     def propose(
         self, state: LookupState, anchor: mx.array, limit: int, sampling: DraftSampling
     ) -> Proposal:
-        """What followed the latest tokens the last time they occurred."""
+        """What followed the latest tokens the last time they occurred.
+
+        Where a grammar leaves no choice, what it demands.
+        """
         state.answering, state.drafted = True, 0
         room = min(limit, self.block_size - 1)
+        if sampling.grammar is not None:
+            forced = sampling.grammar.forced()[:room]
+            if forced:
+                return _proposal(forced)
         match = self._promising(state)
         if match is None or room < 1:
             return empty_proposal()
@@ -150,8 +157,10 @@ class LookupDrafter:
         count = min(room, _length(state, depth))
         period = len(state.tokens) - match.end  # a text that loops is copied on and on
         drafts = [state.tokens[match.end + i % period] for i in range(count)]
-        state.drafted = count
-        return Proposal(mx.array(drafts, dtype=mx.int32), source="l")
+        if sampling.grammar is not None:
+            drafts = drafts[: sampling.grammar.legal(drafts)]
+        state.drafted = len(drafts)
+        return _proposal(drafts)
 
     def _promising(self, state: LookupState) -> Match | None:
         """The match of the latest tokens, if drafting from it is expected to pay."""
@@ -177,6 +186,10 @@ class LookupDrafter:
             if earlier and (n > _AMBIGUOUS or count == 2):
                 return Match(n, earlier)
         return None
+
+
+def _proposal(token_ids: list[int]) -> Proposal:
+    return Proposal(mx.array(token_ids, dtype=mx.int32), source="l")
 
 
 def _judge(state: LookupState) -> None:

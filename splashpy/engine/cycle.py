@@ -16,6 +16,7 @@ from time import perf_counter
 import mlx.core as mx
 
 from splashpy.drafting.drafter import DraftSampling, Proposal
+from splashpy.engine.constraint import constrained
 from splashpy.engine.decision import decide, read
 from splashpy.engine.request import TokensCommitted
 from splashpy.engine.sequence import Sequence
@@ -48,7 +49,8 @@ def launch(sequence: Sequence, target: Target) -> InFlight:
 
     block = mx.concatenate([sequence.anchor[None], proposal.token_ids])
     forward = target.forward(sequence.state, block, rows=block.shape[0])
-    decision = decide(sequence, forward.logits, proposal, position)
+    logits = constrained(sequence, forward.logits, proposal)
+    decision = decide(sequence, logits, proposal, position)
     mx.async_eval(decision)
 
     sequence.anchor = decision[-1]  # right where nothing was drafted; settle knows
@@ -107,4 +109,5 @@ def _draft_sampling(sequence: Sequence) -> DraftSampling:
         position=sequence.state.length + 1,
         cycle=sequence.cycle,
         coupled=request.seeded,
+        grammar=sequence.grammar,
     )

@@ -101,7 +101,12 @@ def _cycles(
 
 
 def _may_go_ahead(sequence: Sequence, flight: InFlight) -> bool:
-    """Whether the next cycle is a plain step, whatever the one in flight commits."""
+    """Whether the next cycle is a plain step, whatever the one in flight commits.
+
+    Under a grammar, what it commits decides what may follow.
+    """
+    if sequence.grammar is not None:
+        return False
     certain = not len(flight.proposal) and sequence.launched < sequence.budget
     return certain and sequence.drafter.idle(sequence.drafter_state)
 

@@ -13,6 +13,7 @@ from time import perf_counter
 import mlx.core as mx
 
 from splashpy.drafting.drafter import empty_proposal
+from splashpy.engine.constraint import constrained
 from splashpy.engine.decision import decide, read
 from splashpy.engine.request import PrefillProgress
 from splashpy.engine.sequence import Sequence
@@ -76,9 +77,9 @@ def _read_chunk(sequence: Sequence, target: Target, ids: tuple[int, ...]) -> Non
         pending.append(forward.features)
     if last:
         sequence.anchor = mx.array(prompt[-1], dtype=mx.int32)
-        decision = decide(
-            sequence, forward.logits, empty_proposal(), sequence.state.length - 1
-        )
+        nothing = empty_proposal()
+        logits = constrained(sequence, forward.logits, nothing)
+        decision = decide(sequence, logits, nothing, sequence.state.length - 1)
         mx.eval(decision, pending)
         _commit_first(sequence, decision)
     else:

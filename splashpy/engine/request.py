@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from splashpy.errors import SplashError
+from splashpy.verification.grammar import Grammar
 from splashpy.verification.sampling import SamplingParams
 
 TokenSource = Literal["a", "t", "l"]
@@ -32,6 +33,7 @@ class GenerationRequest:
         stop_token_ids: any of them ends the answer.
         draft: False decodes one token at a time.
         prefill_only: read the prompt, answer nothing.
+        grammar: what the answer must follow, at its beginning; None leaves it free.
     """
 
     id: str
@@ -43,6 +45,7 @@ class GenerationRequest:
     stop_token_ids: frozenset[int] = frozenset()
     draft: bool = True
     prefill_only: bool = False
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ or the last token of the budget therefore never enters the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
@@ -16,6 +16,7 @@ import mlx.core as mx
 from splashpy.drafting.drafter import Drafter
 from splashpy.engine.request import GenerationRequest
 from splashpy.models.state import TargetState
+from splashpy.verification.grammar import Grammar
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class Sequence:
         launched: answer tokens committed at least, cycles in flight included.
         cycle: verify passes launched.
         cached: prompt tokens restored instead of computed.
+        grammar: what may follow the committed tokens; None leaves it free.
     """
 
     request: GenerationRequest
@@ -45,6 +47,11 @@ class Sequence:
     launched: int = 0
     cycle: int = 0
     cached: int = 0
+    grammar: Grammar | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.request.grammar is not None:
+            self.grammar = self.request.grammar.fork()
 
     @property
     def emitted(self) -> int:
@@ -53,8 +60,11 @@ class Sequence:
 
     @property
     def stopped(self) -> bool:
-        """Whether the last token ends the answer."""
-        return self.emitted > 0 and self.tokens[-1] in self.request.stop_token_ids
+        """Whether the last token ends the answer, or its grammar does."""
+        if not self.emitted:
+            return False
+        complete = self.grammar is not None and self.grammar.finished
+        return complete or self.tokens[-1] in self.request.stop_token_ids
 
     @property
     def finished(self) -> bool:
@@ -62,7 +72,7 @@ class Sequence:
         return self.stopped or self.emitted >= self.budget
 
     def commit(self, run: tuple[int, ...]) -> tuple[int, ...]:
-        """Append a run, cut by the budget and after the first stop token.
+        """Append a run, cut by the budget and where the answer ends.
 
         Returns:
             The tokens really appended, at least one.
@@ -72,6 +82,8 @@ class Sequence:
             if token in self.request.stop_token_ids:
                 kept = kept[: index + 1]
                 break
+        if self.grammar is not None:
+            kept = kept[: self.grammar.consume(kept)]
         self.tokens.extend(kept)
         return kept
 

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from splashpy import protocol
 from splashpy.dialogue.channels import ChannelSplitter
+from splashpy.dialogue.grammars import Grammars
 from splashpy.dialogue.prompt import Prompt, build_prompt, build_raw, reasoning_tags
 from splashpy.dialogue.template import ChatTemplate
 from splashpy.dialogue.tokenizer import Tokenizer
@@ -16,6 +17,7 @@ from splashpy.engine.request import GenerationRequest
 from splashpy.errors import UsageError
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Sampling
+from splashpy.verification.grammar import Grammar
 from splashpy.verification.sampling import SamplingParams
 
 
@@ -28,12 +30,17 @@ class Speech:
         template: messages to text.
         sampling: the package's defaults.
         context_max: tokens of prompt plus answer.
+        grammars: what answers may be made to look like.
     """
 
     tokenizer: Tokenizer
     template: ChatTemplate
     sampling: Sampling
     context_max: int
+    grammars: Grammars = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grammars", Grammars(self.tokenizer))
 
     @classmethod
     def from_directory(
@@ -100,6 +107,26 @@ class Speech:
             end_ids=end_ids,
         )
 
+    def grammar(self, command: protocol.Generate, prompt: Prompt) -> Grammar | None:
+        """What the answer must follow; None where it is free.
+
+        Raises:
+            UsageError: the constraint cannot be used, or not after this prompt.
+        """
+        if command.constraint is None:
+            return None
+        after = None
+        if prompt.opens_reasoning:
+            tags = reasoning_tags(self.tokenizer, self.template)
+            after = tags.close_id if tags else None
+            if after is None:
+                raise UsageError(
+                    "the answer cannot be constrained while the model reasons",
+                    why="its vocabulary has no token that ends the reasoning",
+                    fix=["switch reasoning off for this request"],
+                )
+        return self.grammars.compile(command.constraint, after)
+
 
 def resolve_request(
     command: protocol.Generate, prompt: Prompt, speech: Speech
@@ -128,6 +155,7 @@ def resolve_request(
         stop_token_ids=frozenset(stops),
         draft=command.draft,
         prefill_only=command.prefill_only,
+        grammar=speech.grammar(command, prompt),
     )
 
 

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an answer must look like, compiled for one model's tokens.
+
+JSON Schemas, regular expressions, lists of choices, and grammars in Lark's or
+llama.cpp's notation become one kind of matcher. The vocabulary is read once, at the
+first grammar; compiled grammars are kept, since editors and agents send the same ones
+again and again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Literal
+
+from splashpy.dialogue.tokenizer import Tokenizer
+from splashpy.errors import UsageError
+from splashpy.protocol import Constraint
+from splashpy.verification.grammar import Grammar
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+LONGEST = 1 << 20  # characters of one source
+_KEPT = 32  # compiled grammars
+_LONGEST_REASON = 300  # characters; the library may quote the whole source
+
+_FORMATS: dict[str, Literal["json_schema", "regex", "choice", "lark", "gbnf"]] = {
+    "json_schema": "json_schema",
+    "regex": "regex",
+    "choice": "choice",
+    "lark": "lark",
+    "gbnf": "gbnf",
+}
+
+
+class Grammars:
+    """Compiles constraints.
+
+    Args:
+        tokenizer: of the model.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        self._vocabulary: LLTokenizer | None = None
+        self._compiled: OrderedDict[Constraint, LLMatcher] = OrderedDict()
+
+    def compile(self, constraint: Constraint, after: int | None = None) -> Grammar:
+        """The beginning of an answer under a constraint.
+
+        Args:
+            constraint: what the answer must look like.
+            after: the token that ends the reasoning before it.
+
+        Raises:
+            UsageError: it is not understood, too long or too complex.
+        """
+        matcher = self._compiled.pop(constraint, None) or self._matcher(constraint)
+        self._compiled[constraint] = matcher
+        if len(self._compiled) > _KEPT:
+            self._compiled.popitem(last=False)
+        return Grammar(matcher.deep_copy(), self._tokenizer.vocab_size, after)
+
+    def _matcher(self, constraint: Constraint) -> LLMatcher:
+        from llguidance import LLMatcher  # noqa: PLC0415 - few answers need it
+
+        matcher = LLMatcher(
+            self._read_vocabulary(), _definition(constraint), log_level=0
+        )
+        if matcher.is_error():
+            raise _refused(constraint, matcher.get_error())
+        return matcher
+
+    def _read_vocabulary(self) -> LLTokenizer:
+        from llguidance import LLTokenizer  # noqa: PLC0415
+
+        if self._vocabulary is None:
+            self._vocabulary = LLTokenizer(
+                self._tokenizer.definition,
+                n_vocab=self._tokenizer.vocab_size,
+                eos_token=sorted(self._tokenizer.eos_token_ids),
+                slices=LLTokenizer.json_slices(),
+            )
+        return self._vocabulary
+
+
+def _definition(constraint: Constraint) -> str:
+    from llguidance import grammar_from  # noqa: PLC0415
+
+    text = constraint.text
+    if len(text) > LONGEST:
+        raise _refused(
+            constraint, f"{len(text):,} characters; at most {LONGEST:,} are read"
+        )
+    try:
+        if constraint.kind == "json_object":
+            return grammar_from("json_schema", '{"type": "object"}')
+        if constraint.kind == "json_schema":
+            json.loads(text)
+        if constraint.kind == "choice":
+            _check_choices(json.loads(text))
+        return grammar_from(_FORMATS[constraint.kind], text)
+    except (ValueError, AssertionError, KeyError, RecursionError) as error:
+        raise _refused(constraint, str(error)) from None
+
+
+def _check_choices(choices: Any) -> None:
+    some = isinstance(choices, list) and choices
+    if not some or not all(isinstance(each, str) for each in choices):
+        raise ValueError("expected a JSON list of one or more strings")
+
+
+def _refused(constraint: Constraint, why: str) -> UsageError:
+    name = constraint.kind.replace("_", " ").replace("json", "JSON")
+    return UsageError(
+        f"the {name} for the answer cannot be used",
+        why=" ".join(why.split())[:_LONGEST_REASON] or "it is not understood",
+        fix=["correct or simplify it"],
+    )

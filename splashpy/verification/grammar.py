@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An answer that has to follow a grammar: which tokens may come next.
+
+Every verify row is decided among the tokens its own prefix allows, so the text is the
+one plain decoding under the same grammar writes. Drafts may be chosen with the grammar
+in mind, which only saves rows that could not be accepted.
+
+A model that reasons first does so freely: the grammar begins after the token that ends
+its reasoning.
+
+Shapes: K drafted tokens, V vocabulary, W = ceil(V / 32) words of a bit per token.
+Source: the parser and its masks are llguidance's (MIT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from splashpy.errors import UsageError
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+_BITS = 32
+_ALL = -1  # a word that allows each of its tokens
+
+
+class Grammar:
+    """Where one answer stands in its grammar.
+
+    Args:
+        matcher: of the grammar, at the answer's beginning; owned from here on.
+        vocab_size: tokens the matcher knows.
+        after: the token that ends the reasoning; None where the answer has begun.
+    """
+
+    def __init__(self, matcher: LLMatcher, vocab_size: int, after: int | None = None):
+        self._matcher = matcher
+        self._vocab_size = vocab_size
+        self._after = after
+
+    def fork(self) -> Grammar:
+        """An independent copy."""
+        return Grammar(self._matcher.deep_copy(), self._vocab_size, self._after)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing may follow but an end token."""
+        return self._after is None and self._matcher.is_stopped()
+
+    def consume(self, token_ids: Sequence[int]) -> int:
+        """Go on by the tokens of an answer.
+
+        Returns:
+            How many were taken: the rest came after its end.
+        """
+        for count, token in enumerate(token_ids, 1):
+            if self._after is not None:
+                self._after = None if token == self._after else self._after
+            else:
+                self._matcher.consume_token(token)
+            if self.finished:
+                return count
+        return len(token_ids)
+
+    def legal(self, token_ids: Sequence[int]) -> int:
+        """How many of the tokens may follow, one after the other."""
+        free = 0
+        if self._after is not None:
+            if self._after not in token_ids:
+                return len(token_ids)
+            free = token_ids.index(self._after) + 1
+        return free + self._matcher.validate_tokens(list(token_ids[free:]))
+
+    def forced(self) -> list[int]:
+        """Tokens that must follow as they are usually written; often none."""
+        if self._after is not None or self.finished:
+            return []
+        return self._matcher.compute_ff_tokens()
+
+    def allows(self, token_ids: Sequence[int]) -> list[bool]:
+        """Which of these tokens may come next."""
+        row = self.masks(())[0].view(np.uint32)
+        ids = np.asarray(token_ids)
+        known = ids < row.shape[0] * _BITS
+        words = row[np.where(known, ids // _BITS, 0)]
+        return (known & ((words >> (ids % _BITS).astype(np.uint32)) & 1 == 1)).tolist()
+
+    def masks(self, drafts: Sequence[int]) -> NDArray[np.int32]:
+        """What every verify row may choose from.
+
+        Row j follows ``drafts[:j]``. Rows after a draft that is not allowed decide
+        nothing; they repeat the last row that does.
+
+        Returns:
+            [K + 1, W] int32; bit t % 32 of word t // 32 stands for token t.
+
+        Raises:
+            UsageError: the grammar takes more work than its library allows.
+        """
+        width = -(-self._vocab_size // _BITS)
+        rows = np.full((len(drafts) + 1, width), _ALL, dtype=np.int32)
+        ahead = self.fork() if drafts else self
+        for row, token in enumerate([None, *drafts]):
+            if token is not None and not ahead._step(token):
+                rows[row:] = rows[row - 1]
+                break
+            ahead._fill(rows[row])
+        return rows
+
+    def _step(self, token: int) -> bool:
+        """Take one draft if it is allowed and something can follow it."""
+        if not self.legal([token]):
+            return False
+        self.consume([token])
+        return not self.finished
+
+    def _fill(self, row: NDArray[np.int32]) -> None:
+        if self._after is not None:
+            return
+        self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
+        if self._matcher.is_error():
+            raise UsageError(
+                "the answer's grammar takes too much work",
+                why=self._matcher.get_error(),
+                fix=["simplify the schema or the grammar"],
+            )
+
+
+def restrict(logits: mx.array, masks: NDArray[np.int32]) -> mx.array:
+    """Logits with -inf where a mask forbids the token.
+
+    Args:
+        logits: [K + 1, V], any float dtype.
+        masks: [K + 1, W] from :meth:`Grammar.masks`; tokens beyond its bits are
+            forbidden.
+    """
+    rows, vocab = logits.shape
+    words = mx.array(masks.view(np.uint32))[:, :, None] >> mx.arange(
+        _BITS, dtype=mx.uint32
+    )
+    bits = (words & 1).astype(mx.bool_).reshape(rows, -1)[:, :vocab]
+    bits = mx.pad(bits, [(0, 0), (0, vocab - bits.shape[1])])
+    return mx.where(bits, logits, mx.array(-mx.inf, dtype=logits.dtype))
