@@ -26,6 +26,7 @@ from mlx_lm.utils import MODEL_REMAPPING, load_model
 from splashpy.errors import ModelKindError
 from splashpy.models.architecture import DRAFTABLE, find_backbone, find_text_model
 from splashpy.models.examination import examine
+from splashpy.models.rotary import rotary_keys
 from splashpy.models.splash_load import read_splash_target
 from splashpy.models.target import MlxLmTarget, TargetFacts
 from splashpy.package.splash.package import is_splash
@@ -77,7 +78,7 @@ def load_target(
 def _read(directory: Path, config: dict[str, Any]) -> nn.Module:
     if is_splash(directory):
         return read_splash_target(directory, config)
-    return load_model(directory, lazy=True)[0]
+    return load_model(directory, lazy=True, model_config=rotary_keys(config))[0]
 
 
 def check_model_type(name: str, model_type: str) -> None:

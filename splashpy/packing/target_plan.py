@@ -24,6 +24,7 @@ from safetensors.numpy import save
 from splashpy.errors import ModelKindError, UsageError
 from splashpy.models.arrays import entry_of, from_mlx
 from splashpy.models.loading import check_model_type
+from splashpy.models.rotary import rotary_keys
 from splashpy.package.model_directory import ModelDirectory, tokenizer_eos
 from splashpy.package.splash import decay
 from splashpy.package.splash.layout import target_files
@@ -115,7 +116,7 @@ def plan_checkpoint(directory: ModelDirectory, wish: PackingWish) -> PlannedTarg
         ModelKindError: mlx-lm does not load it, or another tool has packed it.
         UsageError: it is packed already, and another packing was wished.
     """
-    config = dict(directory.config)
+    config = directory.config | rotary_keys(directory.config)
     model = _load(directory.target, config)
     kinds = cache_kinds(model)
     matrices = _matrices(model)
@@ -182,6 +183,7 @@ def plan_splash(package: SplashPackage, wish: PackingWish) -> PlannedTarget:
         IntegrityError: a decay is no decay.
     """
     row, config = package.manifest.row, package.target_config()
+    config |= rotary_keys(config)
     refuse_again(package.path, config["quantization"], wish)
     tensors = SplashTensors(package.path, target_files(row))
     decays = stored_decays(package)
@@ -248,7 +250,7 @@ def _load(directory: Path, config: Mapping[str, Any]) -> nn.Module:
             why="splashpy packs checkpoints of bfloat16, float16 or float32",
         )
     try:
-        return load_model(directory, lazy=True)[0]
+        return load_model(directory, lazy=True, model_config=dict(config))[0]
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
         raise ModelKindError(
             f"{directory}: mlx-lm does not load this model", why=str(error)

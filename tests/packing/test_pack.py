@@ -192,6 +192,21 @@ def test_what_was_unpacked_is_an_ordinary_model(
     assert mx.array_equal(whole(prompt), apart(prompt))
 
 
+def test_rotary_settings_are_packed_where_plain_mlx_lm_finds_them(
+    target: Path, tmp_path: Path
+) -> None:
+    config = json.loads((target / "config.json").read_text())
+    del config["rope_theta"]
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6}
+    (target / "config.json").write_text(json.dumps(config))
+
+    run(target, None, tmp_path / "package")
+
+    packed = json.loads((tmp_path / "package" / "target" / "config.json").read_text())
+    assert packed["rope_theta"] == 1e6
+    assert packed["rope_parameters"] == config["rope_parameters"]
+
+
 def test_a_part_that_was_changed_loses_its_origin(target: Path, tmp_path: Path) -> None:
     run(target, None, tmp_path / "package")
     parts = unpack(local(tmp_path / "package"), tmp_path / "parts")
