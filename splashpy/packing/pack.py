@@ -10,12 +10,10 @@ measured, and its figures depend on the device alone.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,25 +23,18 @@ from splashpy.dialogue.template import ChatTemplate
 from splashpy.errors import SplashError
 from splashpy.package import components
 from splashpy.package.components import Quantization
-from splashpy.package.disk_space import check_free
 from splashpy.package.fields import Fields
 from splashpy.package.manifest import FILE_NAME, Manifest, Tokens
 from splashpy.package.model_directory import context_max
 from splashpy.package.progress import Cancelled, Progress, never, silent
 from splashpy.package.splash.formats import FORMATS, SplashFormat
-from splashpy.packing.build import (
-    check_output,
-    hashed_files,
-    publish,
-    quantization_of,
-    write_error,
-)
-from splashpy.packing.build_lock import locked
+from splashpy.packing.build import check_output, hashed_files, quantization_of
 from splashpy.packing.draft_part import check_pair, describe_draft
 from splashpy.packing.draft_plan import PlannedDraft
 from splashpy.packing.gather import Draft, Target, Work, gather_draft, gather_target
 from splashpy.packing.inputs import Input
 from splashpy.packing.readme import readme
+from splashpy.packing.resumable import check_room, resumable
 from splashpy.packing.self_check import PROMPT, SelfCheck, self_check, too_large
 from splashpy.packing.target_files import json_bytes
 from splashpy.packing.target_plan import PackingWish, PlannedTarget
@@ -151,7 +142,7 @@ def plan_pack(
         check_pair(Fields(draft.plan.config, "the drafter"), target.plan.config)
         num_bytes += draft.plan.shards.num_bytes
     needed = num_bytes + _OTHER_FILES_BYTES
-    check_free(f"packing {wish.output.name}", (wish.output.parent, needed))
+    check_room(wish.output, needed)
     notes = _notes(target, draft)
     return PackPlan(
         wish=wish, target=target, draft=draft, num_bytes=num_bytes, notes=notes
@@ -174,23 +165,12 @@ def pack(
         CancelledError: ``cancelled`` said yes; the same call goes on from there.
     """
     output = plan.wish.output.absolute()
-    partial = output.with_name(f"{output.name}.partial")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        lock = output.with_name(f".{output.name}.lock")
-        mark = output.with_name(f".{output.name}.plan")
-        with locked(lock, progress, cancelled):
-            _begin(partial, mark, _fingerprint(plan))
-            manifest = _write(plan, partial, progress, cancelled)
-            check, notes = None, plan.notes
-            if plan.wish.check:
-                manifest, check, more = _checked(partial, manifest, progress, cancelled)
-                notes += more
-            publish(partial, output)
-            mark.unlink()
-            lock.unlink(missing_ok=True)
-    except OSError as error:
-        raise write_error(error, output) from error
+    with resumable(output, fingerprint(plan), progress, cancelled) as partial:
+        manifest = _write(plan, partial, progress, cancelled)
+        check, notes = None, plan.notes
+        if plan.wish.check:
+            manifest, check, more = _checked(partial, manifest, progress, cancelled)
+            notes += more
     return Packed(path=output, manifest=manifest, check=check, notes=notes)
 
 
@@ -204,7 +184,7 @@ def _notes(target: Target, draft: Draft | None) -> tuple[str, ...]:
     )
 
 
-def _fingerprint(plan: PackPlan) -> str:
+def fingerprint(plan: PackPlan) -> str:
     """Identifies everything the files of a package depend on."""
     target, draft = plan.target, plan.draft
     parts: list[Any] = [__version__, plan.name, dict(target.plan.shards.entries)]
@@ -213,19 +193,6 @@ def _fingerprint(plan: PackPlan) -> str:
         parts += [dict(draft.plan.shards.entries), draft.plan.config]
         parts += [dataclasses.asdict(draft.source)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _begin(partial: Path, mark: Path, fingerprint: str) -> None:
-    """Keep what an interrupted call for the same package wrote; drop anything else.
-
-    ``mark`` says what the files in ``partial`` are made for.
-    """
-    with contextlib.suppress(OSError):
-        if partial.is_dir() and mark.read_text(encoding="ascii") == fingerprint:
-            return
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    mark.write_text(fingerprint, encoding="ascii")
 
 
 def _write(

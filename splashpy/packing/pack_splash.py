@@ -7,8 +7,8 @@ that came out of a Splash package go back unchanged, its manifest included.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,18 @@ from splashpy.package.progress import Cancelled, Progress, never, silent
 from splashpy.package.splash.formats import SplashFormat
 from splashpy.package.splash.header import check_image
 from splashpy.package.splash.layout import FileLayout, draft_files, target_files
-from splashpy.package.splash.manifest import TOKENIZER_FILES, SplashManifest
+from splashpy.package.splash.manifest import (
+    TOKENIZER_FILES,
+    SplashManifest,
+    weight_files,
+)
 from splashpy.package.splash.package import draft_config
 from splashpy.package.splash.tensors import SplashTensors
 from splashpy.package.splash.vision_layout import VISION_PATH, vision_file
 from splashpy.package.weights.safetensors_file import Checkpoint, Entry
 from splashpy.package.weights.tensor import Tensor
-from splashpy.packing.build import publish, write_error
-from splashpy.packing.build_lock import locked
-from splashpy.packing.pack import PackPlan
+from splashpy.packing.pack import PackPlan, fingerprint
+from splashpy.packing.resumable import check_room, resumable
 from splashpy.packing.splash_files import Give, SplashParts, write_splash
 from splashpy.packing.target_files import json_bytes
 from splashpy.packing.target_plan import SPLASH_EXTRA
@@ -59,7 +62,7 @@ def pack_splash(
         PairError: they have those of two.
         UsageError: there is no drafter, or no vision tower.
         DiskSpaceError, PermissionDeniedError: it cannot be written.
-        CancelledError: ``cancelled`` said yes.
+        CancelledError: ``cancelled`` said yes; the same call goes on from there.
     """
     if plan.draft is None:
         raise UsageError("a Splash package has a drafter", fix=["name DRAFT"])
@@ -74,28 +77,10 @@ def pack_splash(
         original=_original(plan),
     )
     output = plan.wish.output.absolute()
-    partial = output.with_name(f"{output.name}.partial")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        lock = output.with_name(f".{output.name}.lock")
-        with locked(lock, progress, cancelled):
-            shutil.rmtree(partial, ignore_errors=True)
-            try:
-                partial.mkdir()
-                manifest = write_splash(
-                    row,
-                    parts,
-                    partial,
-                    progress=progress,
-                    cancelled=cancelled,
-                )
-                publish(partial, output)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
-            lock.unlink(missing_ok=True)
-    except OSError as error:
-        raise write_error(error, output) from error
-    return manifest
+    num_bytes = sum(layout.num_bytes for layout in weight_files(row))
+    check_room(output, num_bytes + sum(map(len, parts.tokenizer.values())))
+    with resumable(output, _made_for(plan, row, vision), progress, cancelled) as folder:
+        return write_splash(row, parts, folder, progress=progress, cancelled=cancelled)
 
 
 def find_format(plan: PackPlan) -> SplashFormat:
@@ -126,6 +111,16 @@ def find_format(plan: PackPlan) -> SplashFormat:
     _check_entries("drafter", row, draft_files(row), draft)
     _check_draft(plan.draft.plan.config, row)
     return row
+
+
+def _made_for(plan: PackPlan, row: SplashFormat, vision: Path | None) -> str:
+    """Identifies everything the files depend on."""
+    tower: list[Any] = []
+    if vision is not None and vision.exists():
+        found = vision.stat()
+        tower = [str(vision.absolute()), found.st_size, found.st_mtime_ns]
+    parts = [fingerprint(plan), row.name, tower]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _check_entries(

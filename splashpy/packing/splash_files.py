@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from splashpy.package.integrity import sha256_file
 from splashpy.package.manifest import FileEntry
 from splashpy.package.progress import (
     Cancelled,
@@ -69,6 +70,8 @@ def write_splash(
 ) -> SplashManifest:
     """Write a whole package into an existing directory; manifest.json comes last.
 
+    Files of weights that are there are complete, and kept.
+
     Args:
         row: the format.
         parts: what it is made from.
@@ -111,7 +114,7 @@ def write_weight_files(
     progress: Progress,
     cancelled: Cancelled,
 ) -> list[FileEntry]:
-    """Write every file of weights.
+    """Write the files of weights that are not there yet.
 
     Args:
         row: the format.
@@ -136,7 +139,8 @@ def write_weight_files(
     total = sum(layout.num_bytes for layout in weight_files(row))
     done, entries = 0, []
     for layout, give in sources:
-        entries.append(_write(layout, _stoppable(give, cancelled), directory))
+        give = _stoppable(give, cancelled)
+        entries.append(_write(layout, give, directory, cancelled))
         done += layout.num_bytes
         progress(
             LoadProgress(
@@ -146,8 +150,13 @@ def write_weight_files(
     return entries
 
 
-def _write(layout: FileLayout, give: Give, directory: Path) -> FileEntry:
+def _write(
+    layout: FileLayout, give: Give, directory: Path, cancelled: Cancelled
+) -> FileEntry:
     final = directory / layout.path
+    if final.is_file():
+        digest = sha256_file(final, cancelled)
+        return FileEntry(path=layout.path, size=layout.num_bytes, sha256=digest)
     final.parent.mkdir(parents=True, exist_ok=True)
     part = final.with_name(f"{final.name}.part")
     try:

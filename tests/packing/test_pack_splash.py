@@ -18,7 +18,7 @@ from splashpy.models.target import TargetFacts
 from splashpy.package.fields import read_json
 from splashpy.package.manifest import Manifest
 from splashpy.package.model_directory import ModelDirectory
-from splashpy.package.progress import never, silent
+from splashpy.package.progress import CancelledError, never, silent
 from splashpy.package.splash.package import SplashPackage
 from splashpy.packing.gather import Work
 from splashpy.packing.inputs import Input, resolve
@@ -27,6 +27,7 @@ from splashpy.packing.pack_splash import pack_splash
 from splashpy.packing.target_files import write_safetensors
 from splashpy.packing.unpack import Unpacked, unpack
 from splashpy.paths import Paths
+from splashpy.protocol import LoadProgress
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -159,6 +160,46 @@ def test_native_and_unpacked_packages_are_the_same_bytes(
     pack(planned(splash, parts.target, parts.draft, tmp_path / "again"))
 
     assert content(tmp_path / "again") == content(tmp_path / "native")
+
+
+def test_an_interrupted_call_goes_on_where_it_stopped(
+    splash: TinySplash, tmp_path: Path
+) -> None:
+    wish = splash, splash.path, splash.path, tmp_path / "again"
+    steps: list[LoadProgress] = []
+
+    def stop() -> bool:
+        return bool(steps) and steps[-1].item == "target/layer-2.bin"
+
+    with pytest.raises(CancelledError):
+        pack_splash(planned(*wish), None, steps.append, stop)
+    partial = tmp_path / "again.partial"
+    finished = {path.name: path.stat().st_ino for path in partial.rglob("*.bin")}
+    assert len(finished) >= 3
+    assert not list(partial.rglob("*.part"))
+    assert not (tmp_path / "again").exists()
+    pack_splash(planned(*wish), None)
+
+    assert content(tmp_path / "again") == content(splash.path)
+    for name, inode in finished.items():
+        assert (tmp_path / "again" / "target" / name).stat().st_ino == inode
+    assert [path.name for path in tmp_path.iterdir()] == ["again"]
+
+
+def test_what_was_made_for_another_tower_is_not_taken_over(
+    splash: TinySplash, tmp_path: Path
+) -> None:
+    parts = unpacked(splash, tmp_path / "parts")
+    wish = splash, parts.target, parts.draft, tmp_path / "again"
+    tower = tmp_path / "parts" / "vision" / "model.bin"
+    steps: list[LoadProgress] = []
+    with pytest.raises(CancelledError):
+        pack_splash(planned(*wish), tower, steps.append, lambda: len(steps) > 2)
+    (tmp_path / "again.partial" / "target" / "layer-0.bin").write_bytes(b"old")
+
+    pack_splash(planned(*wish), splash.path / "vision" / "model.bin")
+
+    assert content(tmp_path / "again") == content(splash.path)
 
 
 def test_an_mlx_repository_and_its_drafter_become_a_package(
