@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import platformdirs
 import pytest
+from huggingface_hub import constants
 from hypothesis import settings
+from package.hub_server import HubServer, point_at
 
 from splashpy import blas
 from splashpy.errors import NetworkError
@@ -32,6 +35,7 @@ import mlx.core as mx  # noqa: E402
 from splashpy.drafting.drafter import Proposal  # noqa: E402
 from splashpy.engine import cycle, prefill  # noqa: E402
 from splashpy.engine.sequence import Sequence  # noqa: E402
+from splashpy.package.progress import never, silent  # noqa: E402
 from splashpy.packing.build import build  # noqa: E402
 from splashpy.packing.fetch import Supply  # noqa: E402
 from splashpy.packing.recipe import find_recipe  # noqa: E402
@@ -100,6 +104,21 @@ def demo(demo_cache: Path) -> Path:
         if IN_CI:
             raise
         pytest.skip(f"the demo's weights cannot be fetched: {error.message}")
+
+
+@pytest.fixture(scope="session")
+def demo_gguf(demo: Path, demo_cache: Path) -> Path:
+    """The file the demo package was made from."""
+    return Supply(demo_cache).fetch(find_recipe("demo").sources[0], silent, never)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A model hub on this computer, and an empty cache for what comes from it."""
+    with HubServer() as server:
+        point_at(monkeypatch, server.url)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        yield server
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from splashpy.package import hub, names
 from splashpy.package.fields import Fields
 from splashpy.package.model_directory import context_max, read_sizes
 from splashpy.package.published_drafters import TargetSizes
+from splashpy.package.repository import RepositoryFacts
 
 # Of an MLX model, a splashpy package and a Splash package.
 _CONFIGURATIONS = ("config.json", "target/config.json", "tokenizer/config.json")
@@ -58,7 +59,7 @@ def read(wish: names.ModelName) -> tuple[dict[str, Any], TargetSizes | None]:
     return fields, target
 
 
-def _configuration(about: hub.RepositoryFacts) -> dict[str, Any]:
+def _configuration(about: RepositoryFacts) -> dict[str, Any]:
     held = {path for path, _ in about.files}
     for name in _CONFIGURATIONS:
         if name in held:

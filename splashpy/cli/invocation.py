@@ -153,6 +153,7 @@ class Invocation:
         return str(directory.absolute())
 
     def _downloaded_drafter(self, value: str, flag: str) -> Path:
+        from splashpy.cli.announcement import announce
         from splashpy.errors import UsageError
         from splashpy.package import hub, names
 
@@ -162,6 +163,7 @@ class Invocation:
                 f"{flag} got {value!r}",
                 why="there is no such directory, and it is not OWNER/REPO",
             )
+        announce(self, value, None)
         progress = self.progress()
         try:
             return hub.snapshot(

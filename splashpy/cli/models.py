@@ -49,7 +49,15 @@ def pull(invocation: Invocation) -> int:
         else:
             with Interrupts(invocation.output.err) as interrupts:
                 path = build(invocation, name, interrupts, force=given["force"])
-        done.append({"name": name, "path": str(path), "revision": planned.revision})
+        done.append(
+            {
+                "name": name,
+                "path": str(path),
+                "revision": planned.revision,
+                "memory": planned.memory and asdict(planned.memory),
+                "drafters": [asdict(drafter) for drafter in planned.drafters],
+            }
+        )
         if not invocation.output.json:
             invocation.output.result(str(path))
     if invocation.output.json:
@@ -68,10 +76,20 @@ def _agreed(invocation: Invocation, planned: PullPlan) -> bool:
         f"{format_bytes(planned.free_bytes)} free"
         + (f"; licences: {licences}" if licences else "")
     )
-    if invocation.given["dry_run"] or planned.download_bytes <= ASK_ABOVE_BYTES:
+    memory = planned.memory
+    if memory:
+        output.note(str(memory))
+    for drafter in planned.drafters:
+        output.note(f"drafter that may fit: {drafter.repo or drafter.made_for}")
+    small = planned.download_bytes <= ASK_ABOVE_BYTES
+    too_large = memory is not None and memory.level == "does not fit"
+    if invocation.given["dry_run"] or (small and not too_large):
         return True
     size = format_bytes(planned.download_bytes)
-    return confirm(invocation, f"Download {size} for {planned.name}?")
+    question = f"Download {size} for {planned.name}"
+    if too_large:
+        question += ", although it does not fit in memory"
+    return confirm(invocation, f"{question}?")
 
 
 def list_models(invocation: Invocation) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from splashpy.cli.announcement import announce_package
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON
 from splashpy.cli.packing_options import PACKING_ROWS
@@ -40,9 +41,7 @@ def pack(invocation: Invocation) -> int:
             return _pack(invocation, progress, lambda: interrupts.requested)
         except CancelledError:
             progress.close()
-            goes_on = invocation.given["format"] != "splash"
-            told = "goes on from here" if goes_on else "starts again"
-            invocation.output.note(f"stopped; the same command {told}")
+            invocation.output.note("stopped; the same command goes on from here")
             raise KeyboardInterrupt(interrupts.exit_code) from None
         finally:
             progress.close()
@@ -63,14 +62,21 @@ def _check_options(invocation: Invocation) -> None:
 
 
 def _pack(invocation: Invocation, progress: ProgressLine, cancelled: Cancelled) -> int:
+    from splashpy.packing.build import check_output
     from splashpy.packing.pack import PackWish, plan_pack
+    from splashpy.packing.pairing import AUTO
 
     given, output = invocation.given, invocation.output
     folder = Path(given["folder"]).expanduser()
+    check_output(folder, force=given["replace"])
+    announce_package(invocation, _packing(invocation), _draft_bits(invocation))
+    target = _input(invocation, given["target"], "revision", progress, cancelled)
     draft = given["draft"]
+    if draft == AUTO:
+        draft = _published(invocation, target)
     plan = plan_pack(
         PackWish(
-            target=_input(invocation, given["target"], "revision", progress, cancelled),
+            target=target,
             draft=_input(invocation, draft, "draft_revision", progress, cancelled)
             if draft
             else None,
@@ -115,6 +121,15 @@ def _input(
         progress=progress.update,
         cancelled=cancelled,
     )
+
+
+def _published(invocation: Invocation, target: Input) -> str:
+    """The repository of the drafter that was made for a target."""
+    from splashpy.packing.pairing import published_drafter
+
+    chosen = published_drafter(target)
+    invocation.output.note(f"drafter: {chosen.repo}, made for {chosen.made_for}")
+    return chosen.repo
 
 
 def _packing(invocation: Invocation) -> PackingWish:
@@ -230,9 +245,11 @@ PACK = PageCommand(
             ),
         ),
         notes=(
-            "TARGET and DRAFT are a directory, a GGUF file, OWNER/REPO[@REV], or an",
-            "installed model. What is packed already is taken as it is. Equal inputs",
-            "give equal bytes. Ctrl-C keeps finished files; the same command goes on.",
+            "TARGET and DRAFT are a directory, a GGUF file, OWNER/REPO[@REV], one file",
+            "of it as OWNER/REPO[@REV]:FILE.gguf, or an installed model. DRAFT may be",
+            "auto: the drafter published for such a target. What is packed already",
+            "stays as it is. Equal inputs give equal bytes. Ctrl-C keeps finished",
+            "files; the same command goes on.",
         ),
     ),
     arguments=(

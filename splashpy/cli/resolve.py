@@ -11,6 +11,7 @@ from splashpy.errors import ModelMissingError, ModelUnknownError, UsageError
 from splashpy.package import names
 from splashpy.package.library import InstalledModel, Library
 from splashpy.package.progress import CancelledError
+from splashpy.units import format_bytes
 
 
 def wanted_name(invocation: Invocation, library: Library, word: str | None) -> str:
@@ -50,11 +51,24 @@ def find_or_build(
     except ModelMissingError:
         if name.lower() != names.DEFAULT:
             raise
-        invocation.output.note("the demo model is not here yet; it is built once")
+        _announce_demo(invocation)
         build(invocation, name, interrupts)
         found = library.find(name)
     library.touch(found)
     return found
+
+
+def _announce_demo(invocation: Invocation) -> None:
+    from splashpy.packing.pull import plan
+
+    output = invocation.output
+    planned = plan(names.DEFAULT, invocation.paths)
+    size = format_bytes(planned.download_bytes)
+    output.note(
+        f"the demo model is not here yet; it is built once ({size} to download)"
+    )
+    if planned.memory:
+        output.note(str(planned.memory))
 
 
 def _perhaps_a_prompt(

@@ -51,10 +51,10 @@ What MODEL may be
   ./model  ~/model  /m   a directory
 
 A model is a package, that is a target with its drafter, or an MLX model that
-is a target alone. Drafters are known for the architectures of Llama, Qwen3 to
-Qwen3.8, Gemma 4, gpt-oss, Muse Glimmer, MiniMax, Kimi K2 and GLM 5; others that
-mlx-lm has decode plainly and by lookup. splashpy show MODEL names the drafters
-published for a model.
+is a target alone. A GGUF file becomes a package by splashpy pack. Drafters are
+known for the architectures of Llama, Qwen3 to Qwen3.8, Gemma 4, gpt-oss, Muse
+Glimmer, MiniMax, Kimi K2 and GLM 5; others that mlx-lm has decode plainly and
+by lookup. splashpy show MODEL names the drafters published for a model.
 
 Without MODEL: SPLASHPY_MODEL, then [defaults] model of config.toml, then the
 only installed model, then demo.
@@ -67,8 +67,9 @@ OFFLINE = """\
 Working without the network
 
 --offline, or HF_HUB_OFFLINE=1, forbids every request. An installed model
-starts without any; only splashpy pull, and the first use of demo, need the
-network. What needs it and may not have it ends with E-OFFLINE, exit code 6.
+starts without any; only splashpy pull, the first use of demo, and a repository
+that is named to be packed or to draft need the network. What needs it and may
+not have it ends with E-OFFLINE, exit code 6.
 
 splashpy sends no telemetry and does not look for newer versions of itself."""
 

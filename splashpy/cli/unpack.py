@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from splashpy.cli.announcement import announce
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON
 from splashpy.cli.page import Page, PageCommand
@@ -29,6 +30,7 @@ def unpack(invocation: Invocation) -> int:
     given, output = invocation.given, invocation.output
     if given["folder"] is None:
         raise UsageError("-o DIR is missing", fix=["splashpy unpack PACKAGE -o DIR"])
+    announce(invocation, given["package"], given["revision"])
     progress = invocation.progress()
     with Interrupts(output.err) as interrupts:
         work = Work(progress.update, lambda: interrupts.requested)

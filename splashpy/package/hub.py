@@ -10,19 +10,16 @@ reads are fetched.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
-from splashpy.errors import ModelKindError, ModelUnknownError, OfflineError
+from splashpy.errors import OfflineError
 from splashpy.package import hub_cache
 from splashpy.package.disk_space import check_free
 from splashpy.package.fields import read_json
 from splashpy.package.hub_errors import mapped
-from splashpy.package.manifest import FILE_NAME
 from splashpy.package.progress import (
     Cancelled,
     CancelledError,
@@ -30,41 +27,16 @@ from splashpy.package.progress import (
     never,
     silent,
 )
-from splashpy.package.splash.manifest import FILE_NAME as SPLASH_FILE_NAME
+from splashpy.package.repository import (
+    RepositoryFacts,
+    needed_files,
+    only_gguf,
+    refuse_without_model,
+)
 from splashpy.protocol import LoadProgress
 from splashpy.version import __version__
 
 _ANSWER_SECONDS = 10.0  # for the listing; the transfer has huggingface_hub's limits
-_NEEDED_SUFFIXES = frozenset((".json", ".safetensors", ".jinja", ".txt", ".tiktoken"))
-_TEXTS = ("LICENSE", "NOTICE", "README.md")
-_NEEDED_NAMES = (*_TEXTS, "tokenizer.model")
-_PACKAGE_FOLDERS = frozenset(("target", "draft", "tokenizer", "licenses"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepositoryFacts:
-    """What the Hub says about a repository without sending weights.
-
-    Attributes:
-        repo: ``OWNER/REPO``.
-        commit: 40 hex digits.
-        files: (path, bytes) of the files splashpy would download.
-        license: identifier from the model card; empty when it names none.
-        gated: access must be asked for.
-        gguf: (path, bytes) of its GGUF files, of which only a chosen one is fetched.
-    """
-
-    repo: str
-    commit: str
-    files: tuple[tuple[str, int], ...]
-    license: str = ""
-    gated: bool = False
-    gguf: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all needed files."""
-        return sum(size for _, size in self.files)
 
 
 def cache_directory() -> Path:
@@ -92,12 +64,15 @@ def repository_facts(repo: str, revision: str | None = None) -> RepositoryFacts:
         )
     sizes = {item.rfilename: item.size or 0 for item in info.siblings or ()}
     card = info.card_data.to_dict() if info.card_data else {}
-    license_id = card.get("license")
+    license_id, base = card.get("license"), card.get("base_model")
+    if isinstance(base, list) and base:
+        base = base[0]
     return RepositoryFacts(
         repo=repo,
         commit=info.sha or "",
         files=tuple((name, sizes[name]) for name in needed_files(sizes)),
         license=license_id if isinstance(license_id, str) else "",
+        base_model=base if isinstance(base, str) else "",
         gated=bool(info.gated),
         gguf=tuple(sorted(f for f in sizes.items() if f[0].endswith(".gguf"))),
     )
@@ -134,16 +109,7 @@ def gguf_files(repo: str, revision: str | None = None) -> list[str]:
         The errors of ``repository_facts``.
     """
     facts = repository_facts(repo, revision)
-    return [] if _holds_model(facts) else [path for path, _ in facts.gguf]
-
-
-def needed_files(names: Iterable[str]) -> list[str]:
-    """The files of a repository that splashpy reads, sorted."""
-    names = set(names)
-    if _holds_splash(names):
-        return sorted(filter(_is_needed_of_splash, names))
-    native = FILE_NAME in names
-    return sorted(name for name in names if _is_needed(name, native=native))
+    return [] if facts.holds_model else [path for path, _ in facts.gguf]
 
 
 def snapshot(
@@ -183,7 +149,7 @@ def snapshot(
         return _from_cache(cache, repo, revision)
     progress(LoadProgress(phase="resolve", item=repo))
     facts = repository_facts(repo, revision)
-    _refuse_without_model(facts)
+    refuse_without_model(facts)
     return _download(facts, revision, cache, progress, cancelled)
 
 
@@ -217,7 +183,7 @@ def gguf_file(
     if offline:
         return _from_cache(cache, repo, revision, file)
     progress(LoadProgress(phase="resolve", item=repo))
-    facts = _only(repository_facts(repo, revision), file)
+    facts = only_gguf(repository_facts(repo, revision), file)
     return _download(facts, revision, cache, progress, cancelled)
 
 
@@ -338,13 +304,6 @@ def _asked(repo: str, revision: str | None) -> str:
     return f"{repo}@{revision}" if revision else repo
 
 
-def _is_needed(name: str, *, native: bool) -> bool:
-    path = PurePosixPath(name)
-    if len(path.parts) > 1:
-        return native and path.parts[0] in _PACKAGE_FOLDERS
-    return path.suffix in _NEEDED_SUFFIXES or name.startswith(_NEEDED_NAMES)
-
-
 def _from_cache(cache: Path, repo: str, revision: str | None, file: str = "") -> Path:
     found = hub_cache.find_snapshot(cache, repo, revision)
     if found is None or (file and not (found.path / file).is_file()):
@@ -354,48 +313,6 @@ def _from_cache(cache: Path, repo: str, revision: str | None, file: str = "") ->
             fix=[f"splashpy pull {asked}", "splashpy list"],
         )
     return found.path
-
-
-def _only(facts: RepositoryFacts, file: str) -> RepositoryFacts:
-    """The facts of one GGUF file, with the card and the terms that go with it."""
-    sizes = dict(facts.gguf)
-    if file not in sizes:
-        raise ModelUnknownError(
-            f"{facts.repo} has no file {file}",
-            why=f"its GGUF files: {', '.join(sizes) or 'none'}",
-        )
-    texts = [item for item in facts.files if item[0].startswith(_TEXTS)]
-    return replace(facts, files=(*texts, (file, sizes[file])))
-
-
-def _holds_model(facts: RepositoryFacts) -> bool:
-    names = {name for name, _ in facts.files}
-    described = names & {FILE_NAME, "config.json"}
-    if described and any(name.endswith(".safetensors") for name in names):
-        return True
-    return _holds_splash(names)
-
-
-def _refuse_without_model(facts: RepositoryFacts) -> None:
-    if _holds_model(facts):
-        return
-    raise ModelKindError(
-        f"{facts.repo}: no model in safetensors",
-        why="supported: packages of splashpy and Splash, and MLX models in safetensors",
-    )
-
-
-def _holds_splash(names: set[str]) -> bool:
-    wanted = {SPLASH_FILE_NAME, "target/head.bin", "draft/model.bin"}
-    return wanted <= names and not names & {FILE_NAME, "config.json"}
-
-
-def _is_needed_of_splash(name: str) -> bool:
-    """Not the vision tower, which no text needs."""
-    folder, mark, _ = name.rpartition("/")
-    if mark:
-        return folder in ("target", "draft", "tokenizer")
-    return name == SPLASH_FILE_NAME or name.startswith(_NEEDED_NAMES)
 
 
 def _check_disk(facts: RepositoryFacts, cache: Path) -> None:

@@ -21,7 +21,7 @@ from splashpy.errors import (
     UsageError,
 )
 from splashpy.package import hub, hub_cache, names
-from splashpy.package.model_directory import ModelDirectory
+from splashpy.package.model_directory import ModelDirectory, refuse_gguf
 from splashpy.paths import Paths
 
 Origin = Literal["package", "hub", "directory"]
@@ -174,6 +174,7 @@ class Library:
         ]
 
     def _locate(self, text: str) -> _Place:
+        refuse_gguf(text)
         name = names.parse(text)
         if name.path is not None:
             return _Place(text, "directory", name.path)

@@ -19,6 +19,7 @@ from splashpy.errors import IntegrityError, ModelKindError, ModelUnknownError
 from splashpy.package.fields import Fields, read_json
 from splashpy.package.integrity import check_files, check_shards, refuse_code
 from splashpy.package.manifest import FILE_NAME, Manifest
+from splashpy.package.names import how_to_pack
 from splashpy.package.splash.package import SplashPackage, is_splash
 from splashpy.protocol import Sampling
 
@@ -204,15 +205,37 @@ def _sane_context(value: Any) -> int:
     return value if sane else CONTEXT_DEFAULT
 
 
+def refuse_gguf(text: str) -> None:
+    """Refuse a GGUF file where a model to run is wanted; anything else passes.
+
+    Args:
+        text: a MODEL argument.
+
+    Raises:
+        ModelKindError: such a file, with the commands that pack and run it.
+        ModelUnknownError: a path where there is none.
+    """
+    if not text.endswith(".gguf"):
+        return
+    if ":" not in text and not Path(text).expanduser().is_file():
+        raise ModelUnknownError(f"{text}: no such file")
+    raise ModelKindError(
+        f"{text} is a GGUF file, which is packed before it runs",
+        why="packing checks it, keeps or makes codes MLX reads, and can add a drafter",
+        fix=how_to_pack(text),
+    )
+
+
 def _refuse_other_kinds(path: Path) -> None:
     """Name what was found when it is a model of a kind splashpy does not read."""
     if not (path / "config.json").is_file():
-        gguf = any(path.glob("*.gguf"))
+        gguf = sorted(path.glob("*.gguf"))
         found = "GGUF files" if gguf else f"neither {FILE_NAME} nor config.json"
         raise ModelKindError(
             f"{path}: not a model splashpy reads ({found})",
             why="supported: packages of splashpy and Splash, and MLX models in "
             "safetensors",
+            fix=how_to_pack(str(gguf[0])) if gguf else (),
         )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from splashpy.errors import ModelUnknownError, UsageError
@@ -99,6 +100,19 @@ def known(name: str) -> KnownModel | None:
     """The built-in model with this short name or recipe, in any case."""
     wanted = name.lower()
     return next((item for item in KNOWN if wanted in (item.name, item.recipe)), None)
+
+
+def how_to_pack(gguf: str) -> list[str]:
+    """The commands that make a package of a GGUF file and run it.
+
+    Args:
+        gguf: a path, or ``OWNER/REPO[@REVISION]:FILE``.
+    """
+    folder = f"./{PurePosixPath(gguf.rpartition(':')[2]).stem}"
+    return [
+        shlex.join(["splashpy", "pack", gguf, "-o", folder]),
+        shlex.join(["splashpy", "run", folder, "-p", "Hello."]),
+    ]
 
 
 def unknown(text: str, names: Iterable[str]) -> ModelUnknownError:

@@ -13,9 +13,11 @@ the last one read is the third from the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from splashpy.errors import PairError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +184,51 @@ PUBLISHED: tuple[PublishedDrafter, ...] = (
 def find_drafters(target: TargetSizes) -> Sequence[PublishedDrafter]:
     """The drafters that fit a target, the newest kind first."""
     return [drafter for drafter in PUBLISHED if drafter.fits(target)]
+
+
+def drafters_for(config: Mapping[str, Any]) -> tuple[PublishedDrafter, ...]:
+    """The drafters that fit the target of a config.json; none when sizes are missing.
+
+    Args:
+        config: parsed; sizes of a multimodal model are in its ``text_config``.
+    """
+    text = config.get("text_config")
+    sizes = text if isinstance(text, Mapping) and "hidden_size" in text else config
+    keys = ("hidden_size", "num_hidden_layers", "vocab_size")
+    numbers = [value for key in keys if type(value := sizes.get(key)) is int]
+    if len(numbers) < len(keys):
+        return ()
+    target = TargetSizes(str(config.get("model_type", "")), *numbers)
+    return tuple(find_drafters(target))
+
+
+def only_drafter(config: Mapping[str, Any], base_model: str = "") -> PublishedDrafter:
+    """The one drafter that was published for a target of this config.json.
+
+    Args:
+        config: as for ``drafters_for``.
+        base_model: repository the target's model card names as what it was made from.
+            It decides between drafters that fit alike.
+
+    Raises:
+        PairError: there is none, its repository is not known, or several fit and
+            nothing tells which was trained for these weights.
+    """
+    found = drafters_for(config)
+    if len(found) > 1:
+        name = base_model.rpartition("/")[2].lower()
+        named = tuple(item for item in found if item.made_for.lower() == name)
+        found = named or found
+    if len(found) == 1 and found[0].repo:
+        return found[0]
+    fitting = ", ".join(drafter.repo or drafter.made_for for drafter in found)
+    raise PairError(
+        "which drafter belongs to this target is not known",
+        why=f"published for these sizes: {fitting}"
+        if found
+        else "no published drafter has its architecture and sizes",
+        fix=["name DRAFT: a directory, a GGUF file or OWNER/REPO"],
+    )
 
 
 def describe(drafter: PublishedDrafter, target: TargetSizes) -> str:

@@ -72,8 +72,8 @@ def resolve(
     path = Path(text).expanduser()
     if path.exists():
         return _local(text, path)
-    name, file = _without_file(text)
-    if name.kind == "directory":
+    name, file = named_file(text)
+    if name.kind == "directory" or (name.kind == "short" and text.endswith(".gguf")):
         raise ModelUnknownError(f"{text}: no such file or directory")
     if name.kind == "short":
         return _local(text, Library(paths).find(text).path)
@@ -103,8 +103,12 @@ def resolve(
     )
 
 
-def _without_file(text: str) -> tuple[names.ModelName, str]:
-    """The repository, and the GGUF file of it that is meant; empty for all of it."""
+def named_file(text: str) -> tuple[names.ModelName, str]:
+    """The repository, and the GGUF file of it that is meant; empty for all of it.
+
+    Raises:
+        UsageError: not the form of a name, or a path that leaves the repository.
+    """
     repo, mark, file = text.partition(":")
     if not mark or not file.endswith(".gguf"):
         return names.parse(text), ""

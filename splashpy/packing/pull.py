@@ -8,16 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splashpy.errors import PackageError, UsageError
-from splashpy.package import hub, hub_cache, names
+from splashpy.package import hub, names
 from splashpy.package.disk_space import free_bytes
 from splashpy.package.integrity import check_files
 from splashpy.package.manifest import Manifest
-from splashpy.package.model_directory import ModelDirectory
+from splashpy.package.model_directory import ModelDirectory, refuse_gguf
 from splashpy.package.progress import Cancelled, Progress, never, silent
+from splashpy.package.published_drafters import PublishedDrafter, drafters_for
+from splashpy.package.repository import refuse_without_model
 from splashpy.packing.build import build, is_current, needed_bytes
 from splashpy.packing.download import download
 from splashpy.packing.fetch import Supply
-from splashpy.packing.recipe import Recipe, find_recipe
+from splashpy.packing.memory_verdict import (
+    MemoryVerdict,
+    Weights,
+    gguf_bits,
+    judge,
+    loaded_bytes,
+)
+from splashpy.packing.outlook import of_repository
+from splashpy.packing.recipe import Recipe, WheelSource, find_recipe
 from splashpy.paths import Paths
 
 
@@ -35,6 +45,9 @@ class PullPlan:
         free_bytes: free disk at the destination.
         licenses: (part, licence) pairs.
         destination: directory the model would have.
+        memory: whether it fits this computer; None when that is not known.
+        drafters: published for a target like this one, told from its configuration;
+            empty for what brings a drafter.
     """
 
     name: str
@@ -45,6 +58,8 @@ class PullPlan:
     free_bytes: int
     licenses: tuple[tuple[str, str], ...]
     destination: Path
+    memory: MemoryVerdict | None = None
+    drafters: tuple[PublishedDrafter, ...] = ()
 
 
 def plan(name: str, paths: Paths, *, offline: bool = False) -> PullPlan:
@@ -107,6 +122,7 @@ def pull(
 
 def _resolve(text: str) -> Recipe | names.ModelName:
     """The recipe to build, or the repository to download."""
+    refuse_gguf(text)
     name = names.parse(text)
     if name.kind == "directory":
         raise UsageError(
@@ -152,6 +168,7 @@ def _plan_build(name: str, recipe: Recipe, paths: Paths) -> PullPlan:
         free_bytes=free_bytes(destination),
         licenses=tuple(licenses),
         destination=destination,
+        memory=judge(_recipe_weights(recipe), {}),
     )
 
 
@@ -171,20 +188,29 @@ def _plan_download(name: str, wish: names.ModelName, *, offline: bool) -> PullPl
             destination=path,
         )
     facts = hub.repository_facts(wish.repo, wish.revision)
-    held = hub_cache.find_snapshot(cache, wish.repo, facts.commit)
-    missing = sum(
-        size
-        for path, size in facts.files
-        if held is None or not (held.path / path).is_file()
-    )
+    refuse_without_model(facts)
+    outlook = of_repository(facts)
     folder = f"models--{wish.repo.replace('/', '--')}"
     return PullPlan(
         name=name,
-        installed=held is not None and missing == 0,
+        installed=outlook.download_bytes == 0,
         revision=facts.commit,
-        download_bytes=missing,
-        needed_bytes=missing,
+        download_bytes=outlook.download_bytes,
+        needed_bytes=outlook.download_bytes,
         free_bytes=free_bytes(cache),
         licenses=(("model", facts.license or "unknown"),),
         destination=cache / folder / "snapshots" / facts.commit,
+        memory=judge(outlook.parts, outlook.config),
+        drafters=() if outlook.draft else drafters_for(outlook.config),
     )
+
+
+def _recipe_weights(recipe: Recipe) -> list[Weights]:
+    """Weights of the target and the drafter a recipe makes."""
+    source = recipe.sources[0]
+    file = source.file.path if isinstance(source, WheelSource) else ""
+    parts = [Weights(source.output_bytes, gguf_bits(file))]
+    if recipe.draft:
+        files = [(file.name, file.stat().st_size) for file in recipe.draft.files()]
+        parts.append(Weights(loaded_bytes(files)))
+    return parts

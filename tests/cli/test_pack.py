@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 import tiny
 from commandline import Call, Start, finish, read_until
+from package.hub_server import HubServer, Repository
 from splash_kit import write_tiny_splash
 
+from splashpy.package import published_drafters
 from splashpy.package.manifest import Manifest
+from splashpy.package.published_drafters import PublishedDrafter
 from splashpy.package.splash.formats import FORMATS
 
 CARD = "---\nlicense: {}\n---\n"
@@ -249,3 +252,127 @@ def test_a_splash_package_is_checked_taken_apart_and_put_together(
     result = call("verify", str(again), "--files", "--full")
     assert result.code == 5
     assert "target/layer-0.bin" in result.err
+
+
+def repository(directory: Path, **card: str) -> Repository:
+    files = {path.name: path.read_bytes() for path in directory.iterdir()}
+    return Repository(files, **card)
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Hub's client waits before it asks again for what broke off."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+
+
+def weights_sent(server: HubServer) -> list[str]:
+    return [path for _, path, _ in server.requests if path.endswith("safetensors")]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_memory_is_judged_before_the_weights_come(
+    call: Call, server: HubServer, target: Path, drafter: Path, tmp_path: Path
+) -> None:
+    server.repositories["owner/target"] = repository(target)
+    server.repositories["owner/drafter"] = repository(drafter)
+    server.repositories["owner/drafter"].cut_at = 4000  # its weights break off
+
+    result = call("pack", "owner/target", "owner/drafter", "-o", str(tmp_path / "pair"))
+
+    assert result.code == 6
+    told = result.err.splitlines()
+    assert told[0].startswith("owner/target: ")
+    assert told[1].startswith("owner/drafter: ")
+    assert told[0].endswith("to download")
+    assert told[2].startswith("memory: fits: ")
+
+
+def test_a_directory_that_is_in_the_way_is_named_before_a_download(
+    call: Call, server: HubServer, target: Path, tmp_path: Path
+) -> None:
+    server.repositories["owner/target"] = repository(target)
+    (tmp_path / "pair").mkdir()
+    (tmp_path / "pair" / "letter.txt").write_text("dear")
+
+    result = call("pack", "owner/target", "-o", str(tmp_path / "pair"))
+
+    assert result.code == 2
+    assert server.requests == []
+
+
+def test_a_drafter_that_cannot_be_chosen_is_no_reason_to_download_a_target(
+    call: Call, server: HubServer, target: Path, tmp_path: Path
+) -> None:
+    server.repositories["owner/target"] = repository(target)
+
+    result = call("pack", "owner/target", "auto", "-o", str(tmp_path / "pair"))
+
+    assert result.code == 3
+    assert "[E-PAIR]" in result.err
+    assert "name DRAFT" in result.err
+    assert weights_sent(server) == []
+
+
+def test_the_published_drafter_is_chosen_by_sizes_and_card(
+    call: Call,
+    server: HubServer,
+    target: Path,
+    drafter: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = json.loads((target / "config.json").read_text())
+    sizes = {
+        "model_types": (config["model_type"],),
+        "hidden_size": config["hidden_size"],
+        "num_layers": config["num_hidden_layers"],
+    }
+    made = [
+        PublishedDrafter(repo=f"owner/{name}-draft", made_for=name, version=2, **sizes)
+        for name in ("Old-1B", "New-1B")
+    ]
+    monkeypatch.setattr(published_drafters, "PUBLISHED", tuple(made))
+    (target / "README.md").write_text("---\nbase_model: maker/New-1B\n---\n")
+    server.repositories["owner/target"] = repository(target, base_model="maker/New-1B")
+    server.repositories["owner/New-1B-draft"] = repository(drafter)
+    output = tmp_path / "pair"
+
+    result = call("pack", "owner/target", "auto", "-o", str(output), "--no-check")
+
+    assert result.code == 0, result.err
+    assert "drafter: owner/New-1B-draft, made for New-1B" in result.err
+    manifest = Manifest.open(output)
+    assert manifest.draft is not None
+    assert manifest.draft.source.repo_id == "owner/New-1B-draft"
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_drafter_from_the_hub_is_judged_before_it_comes(
+    call: Call, server: HubServer, target: Path, drafter: Path
+) -> None:
+    server.repositories["owner/drafter"] = repository(drafter)
+    server.repositories["owner/drafter"].cut_at = 4000
+
+    result = call("run", str(target), "hi", "--draft", "owner/drafter")
+
+    assert result.code == 6
+    assert result.err.splitlines()[0].endswith("to download")
+    assert result.err.splitlines()[1].startswith("memory: fits: ")
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "show", "rm"])
+def test_a_gguf_file_is_refused_with_the_commands_that_pack_it(
+    call: Call, command: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "small.Q4_0.gguf"
+    file.write_bytes(b"GGUF")
+
+    words = (command, str(file), *(("hi",) if command == "run" else ()))
+    result = call(*words)
+
+    assert result.code == 3
+    assert f"splashpy pack {file} -o ./small.Q4_0" in result.err
+    assert "splashpy run ./small.Q4_0" in result.err
+    missing = call(command, "./nowhere.gguf", *words[2:])
+    assert missing.code == 3
+    assert "no such file" in missing.err

@@ -14,7 +14,19 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+from huggingface_hub import constants
+
 COMMIT = "d" * 40
+
+
+def point_at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """What ``HF_ENDPOINT`` does when huggingface_hub is imported."""
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "ENDPOINT", url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
 
 
 @dataclass
@@ -25,7 +37,7 @@ class Repository:
         files: path to content.
         status, error_code: how every request is refused; 200 refuses none.
         cut_at: position in a file at which the connection is closed; None never.
-        license: of the model card.
+        license, base_model: of the model card.
         swapped: content sent in place of the announced one.
     """
 
@@ -34,6 +46,7 @@ class Repository:
     error_code: str = ""
     cut_at: int | None = None
     license: str = "apache-2.0"
+    base_model: str = ""
     swapped: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -150,7 +163,10 @@ def _info(name: str, repository: Repository) -> dict[str, Any]:
         "private": False,
         "tags": [],
         "downloads": 0,
-        "cardData": {"license": repository.license},
+        "cardData": {
+            "license": repository.license,
+            "base_model": repository.base_model or None,
+        },
         "siblings": [
             {"rfilename": path, "size": len(content)}
             for path, content in repository.files.items()

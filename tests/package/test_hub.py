@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from package.hub_server import COMMIT, HubServer, Repository
+from package.hub_server import COMMIT, HubServer, Repository, point_at
 from splash_kit import write_tiny_splash
 
 from splashpy.errors import (
@@ -24,6 +24,7 @@ from splashpy.package import hub
 from splashpy.package.hub_cache import damaged_blobs
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.package.progress import CancelledError
+from splashpy.package.repository import needed_files
 from splashpy.package.splash.package import SplashPackage
 from splashpy.protocol import LoadProgress
 
@@ -33,21 +34,6 @@ EXTRA = {
     "onnx/model.onnx": b"x" * 99,
     "pytorch_model.bin": b"x" * 99,
 }
-
-
-def point_at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """What ``HF_ENDPOINT`` does when huggingface_hub is imported."""
-    template = url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "ENDPOINT", url)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    with HubServer() as server:
-        point_at(monkeypatch, server.url)
-        yield server
 
 
 @pytest.fixture
@@ -218,7 +204,7 @@ def test_a_download_stops_when_asked(model: Repository, cache: Path) -> None:
     [
         ({"manifest.json": b"{}", "target/layer.bin": b"x"}, "no model in"),
         ({"config.json": b"{}", "pytorch_model.bin": b"x"}, "no model in safetensors"),
-        ({"model.gguf": b"x"}, "no model in safetensors"),
+        ({"model.gguf": b"x"}, "owner/other holds GGUF files"),
     ],
 )
 def test_what_cannot_be_read_is_refused_before_the_download(
@@ -296,7 +282,7 @@ def test_needed_files_are_chosen_by_name() -> None:
         *("merges.txt", "tokenizer.model", "LICENSE.md", "image.png"),
     ]
 
-    assert hub.needed_files(names) == [
+    assert needed_files(names) == [
         *("LICENSE.md", "config.json", "merges.txt", "model.safetensors"),
         "tokenizer.model",
     ]

@@ -240,8 +240,10 @@ def test_a_splash_package_is_a_model_with_a_drafter(
 def test_a_directory_of_gguf_files_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
 
-    with pytest.raises(ModelKindError, match="GGUF files"):
+    with pytest.raises(ModelKindError, match="GGUF files") as failure:
         ModelDirectory.open(tmp_path)
+
+    assert failure.value.fix[0].startswith(f"splashpy pack {tmp_path}/model.gguf -o")
 
 
 def test_config_and_manifest_must_agree(

@@ -57,3 +57,28 @@ def test_the_nearest_three_names_are_offered() -> None:
     error = names.unknown("qwen3.8", ["demo", "qwen3.8-27b", "qwen3.6-35b-a3b", "x"])
 
     assert error.why == "nearest names: qwen3.8-27b, qwen3.6-35b-a3b, demo"
+
+
+@pytest.mark.parametrize(
+    ("gguf", "commands"),
+    [
+        (
+            "./my models/a.Q4_0.gguf",
+            [
+                "splashpy pack './my models/a.Q4_0.gguf' -o ./a.Q4_0",
+                "splashpy run ./a.Q4_0 -p Hello.",
+            ],
+        ),
+        (
+            "owner/repo@v1:more/b.gguf",
+            [
+                "splashpy pack owner/repo@v1:more/b.gguf -o ./b",
+                "splashpy run ./b -p Hello.",
+            ],
+        ),
+    ],
+)
+def test_the_commands_for_a_gguf_file_can_be_typed(
+    gguf: str, commands: list[str]
+) -> None:
+    assert names.how_to_pack(gguf) == commands

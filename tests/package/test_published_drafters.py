@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import pytest
 
+from splashpy.errors import PairError
 from splashpy.package.published_drafters import (
     PUBLISHED,
     PublishedDrafter,
     TargetSizes,
     describe,
+    drafters_for,
     find_drafters,
+    only_drafter,
 )
 
 QWEN_27B = TargetSizes("qwen3_5", 5120, 64, 248320)
@@ -48,6 +51,61 @@ def test_every_drafter_is_found_by_its_targets_sizes(drafter: PublishedDrafter) 
     )
     assert drafter in find_drafters(target)
     assert target.model_type in describe(drafter, target)
+
+
+def test_the_one_drafter_that_fits_is_chosen() -> None:
+    config = {
+        "model_type": "qwen3",
+        "hidden_size": 2560,
+        "num_hidden_layers": 36,
+        "vocab_size": 151936,
+    }
+    assert only_drafter(config).repo == "z-lab/Qwen3-4B-DFlash-b16"
+    assert drafters_for({"model_type": "qwen3", "text_config": config}) == (
+        only_drafter(config),
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, "no published drafter"),
+        ({"hidden_size": "2560", "num_hidden_layers": 36}, "no published drafter"),
+        (
+            {
+                "model_type": "qwen3_5",
+                "hidden_size": 5120,
+                "num_hidden_layers": 64,
+                "vocab_size": 248320,
+            },
+            "incoai/Qwen3.8-27B-DFlash2, Qwen3.6-27B",
+        ),
+    ],
+    ids=["empty", "odd types", "two generations"],
+)
+def test_none_is_chosen_where_the_configuration_does_not_tell(
+    config: dict[str, object], words: str
+) -> None:
+    with pytest.raises(PairError) as failure:
+        only_drafter(config)
+
+    assert words in failure.value.why
+
+
+def test_the_model_card_decides_between_two_that_fit() -> None:
+    config = {
+        "model_type": "qwen3_5",
+        "hidden_size": 5120,
+        "num_hidden_layers": 64,
+        "vocab_size": 248320,
+    }
+    assert only_drafter(config, "Qwen/Qwen3.8-27B").repo == "incoai/Qwen3.8-27B-DFlash2"
+    for other in (
+        "someone/else",
+        "Qwen/Qwen3.6-27B",
+    ):  # the latter's has no known place
+        with pytest.raises(PairError):
+            only_drafter(config, other)
 
 
 def test_a_description_says_which_under_which_licence_and_why() -> None:

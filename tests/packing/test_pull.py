@@ -4,11 +4,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
 from package.hub_server import COMMIT, HubServer, Repository
 from packing.conftest import TinyRecipe
 from packing.tiny_gguf import tiny_gguf
@@ -56,6 +54,8 @@ def test_a_recipe_is_planned_pulled_and_found(recipe: Recipe, paths: Paths) -> N
     assert before.download_bytes == recipe.sources[0].download_bytes
     assert before.needed_bytes > before.download_bytes
     assert before.licenses == (("target", "Apache-2.0"),)
+    assert before.memory is not None
+    assert before.memory.weights_bytes > recipe.sources[0].output_bytes
 
     path = pull("tiny", paths)
 
@@ -131,17 +131,6 @@ def test_an_unknown_short_name_is_not_looked_up_anywhere(paths: Paths) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    with HubServer() as server:
-        template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-        yield server
-
-
-@pytest.fixture
 def repository(server: HubServer, tiny: TinyRecipe, tmp_path: Path) -> Repository:
     """The tiny model as a plain MLX repository."""
     folder = tmp_path / "plain"
@@ -161,6 +150,9 @@ def test_a_repository_is_planned_pulled_and_found(
     before = plan("owner/tiny", paths)
     assert (before.installed, before.download_bytes) == (False, size)
     assert before.licenses == (("model", "apache-2.0"),)
+    assert before.memory is not None
+    assert before.memory.level == "fits"
+    assert before.drafters == ()
     assert before.revision == COMMIT
 
     path = pull("owner/tiny", paths)
@@ -170,6 +162,34 @@ def test_a_repository_is_planned_pulled_and_found(
     assert plan("owner/tiny", paths).installed
     assert plan("owner/tiny", paths, offline=True).destination == path
     assert pull("owner/tiny", paths, offline=True) == path
+
+
+def test_a_published_drafter_is_told_by_the_configuration_alone(
+    repository: Repository, paths: Paths
+) -> None:
+    sizes = {"hidden_size": 2560, "num_hidden_layers": 36, "vocab_size": 151936}
+    config = json.loads(repository.files["config.json"])
+    repository.files["config.json"] = json.dumps(
+        {**config, **sizes, "model_type": "qwen3"}
+    ).encode()
+
+    planned = plan("owner/tiny", paths)
+
+    assert [drafter.made_for for drafter in planned.drafters] == ["Qwen3-4B"]
+
+
+@pytest.mark.parametrize("text", ["owner/files", "owner/files:q4.gguf"])
+def test_gguf_files_are_refused_with_the_commands_that_pack_one(
+    server: HubServer, paths: Paths, text: str
+) -> None:
+    server.repositories["owner/files"] = Repository({"q4.gguf": b"x", "q8.gguf": b"y"})
+
+    for ask in (plan, pull):
+        with pytest.raises(ModelKindError) as failure:
+            ask(text, paths)
+        assert failure.value.fix[0] == "splashpy pack owner/files:q4.gguf -o ./q4"
+
+    assert not any(path.endswith(".gguf") for _, path, _ in server.requests)
 
 
 def test_force_fetches_only_what_is_damaged(
