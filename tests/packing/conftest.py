@@ -12,9 +12,8 @@ import pytest
 from packing.tiny_gguf import tiny_gguf
 
 from splashpy.package.integrity import sha256_file
-from splashpy.package.progress import never, silent
 from splashpy.packing.fetch import Supply
-from splashpy.packing.recipe import Recipe, WheelSource, find_recipe
+from splashpy.packing.recipe import Recipe, WheelSource
 
 RECIPE = """\
 name = "tiny"
@@ -121,9 +120,3 @@ def local_index(tiny: TinyRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tiny.wheels))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-
-
-@pytest.fixture(scope="session")
-def demo_gguf(demo: Path, demo_cache: Path) -> Path:
-    """The file the demo package was made from."""
-    return Supply(demo_cache).fetch(find_recipe("demo").sources[0], silent, never)
