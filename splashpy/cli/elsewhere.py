@@ -13,10 +13,7 @@ from splashpy.package import hub, names
 from splashpy.package.fields import Fields
 from splashpy.package.model_directory import context_max, read_sizes
 from splashpy.package.published_drafters import TargetSizes
-from splashpy.package.repository import RepositoryFacts
-
-# Of an MLX model, a splashpy package and a Splash package.
-_CONFIGURATIONS = ("config.json", "target/config.json", "tokenizer/config.json")
+from splashpy.packing.outlook import of_repository
 
 
 def repository(word: str) -> names.ModelName | None:
@@ -40,7 +37,7 @@ def read(wish: names.ModelName) -> tuple[dict[str, Any], TargetSizes | None]:
         ModelKindError, IntegrityError: the configuration is not a JSON object.
     """
     about = hub.repository_facts(wish.repo, wish.revision)
-    config = _configuration(about)
+    config = dict(of_repository(about).config)
     target = _sizes(config, wish.repo)
     fields = {
         "name": wish.text,
@@ -57,14 +54,6 @@ def read(wish: names.ModelName) -> tuple[dict[str, Any], TargetSizes | None]:
         "files": dict(about.files),
     }
     return fields, target
-
-
-def _configuration(about: RepositoryFacts) -> dict[str, Any]:
-    held = {path for path, _ in about.files}
-    for name in _CONFIGURATIONS:
-        if name in held:
-            return hub.configuration(about.repo, about.commit, name)
-    return {}
 
 
 def _sizes(config: dict[str, Any], repo: str) -> TargetSizes | None:

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from commandline import Call
-from huggingface_hub import constants
 from package.hub_server import COMMIT, HubServer, Repository
 
 SIZES = {"hidden_size": 5120, "num_hidden_layers": 64, "vocab_size": 248320}
@@ -18,18 +15,6 @@ CONFIG = {
     "model_type": "qwen3_5",
     "text_config": {**SIZES, "max_position_embeddings": 262144},
 }
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    with HubServer() as server:
-        template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-        monkeypatch.delenv("HF_HUB_OFFLINE")
-        yield server
 
 
 def offer(server: HubServer, name: str, path: str, config: dict[str, Any]) -> None:
