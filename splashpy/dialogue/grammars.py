@@ -20,13 +20,16 @@ from splashpy.verification.grammar import Grammar
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
+    from llguidance._lib import JsonCompileOptions
 
 LONGEST = 1 << 20  # characters of one source
 _KEPT = 32  # compiled grammars
 _LONGEST_REASON = 300  # characters; the library may quote the whole source
 
-_FORMATS: dict[str, Literal["json_schema", "regex", "choice", "lark", "gbnf"]] = {
-    "json_schema": "json_schema",
+_WHITE_SPACE: JsonCompileOptions = {"whitespace_pattern": "[ \\n\\r\\t]{0,32}"}
+"""A small model may indent for ever where nothing forbids it."""
+
+_FORMATS: dict[str, Literal["regex", "choice", "lark", "gbnf"]] = {
     "regex": "regex",
     "choice": "choice",
     "lark": "lark",
@@ -86,7 +89,7 @@ class Grammars:
 
 
 def _definition(constraint: Constraint) -> str:
-    from llguidance import grammar_from  # noqa: PLC0415
+    from llguidance import LLMatcher, grammar_from  # noqa: PLC0415
 
     text = constraint.text
     if len(text) > LONGEST:
@@ -94,10 +97,10 @@ def _definition(constraint: Constraint) -> str:
             constraint, f"{len(text):,} characters; at most {LONGEST:,} are read"
         )
     try:
-        if constraint.kind == "json_object":
-            return grammar_from("json_schema", '{"type": "object"}')
-        if constraint.kind == "json_schema":
-            json.loads(text)
+        if constraint.kind in ("json_object", "json_schema"):
+            schema = '{"type": "object"}' if constraint.kind == "json_object" else text
+            json.loads(schema)
+            return LLMatcher.grammar_from_json_schema(schema, defaults=_WHITE_SPACE)
         if constraint.kind == "choice":
             _check_choices(json.loads(text))
         return grammar_from(_FORMATS[constraint.kind], text)
