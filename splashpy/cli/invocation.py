@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ class Invocation:
         output: stdout and stderr.
         given: values by the names of the option table and of the arguments; None
             (a switch: False) where neither a flag nor a variable gave one.
+        closing: called when the command has succeeded.
     """
 
     environment: Environment
@@ -45,6 +46,7 @@ class Invocation:
     config: config.Config
     output: Output
     given: Mapping[str, Any]
+    closing: list[Callable[[], None]] = field(default_factory=list)
 
     @classmethod
     def of(cls, flags: Mapping[str, Any]) -> Invocation:

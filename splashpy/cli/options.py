@@ -142,6 +142,9 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             default="auto: what fits",
         ),
         Option("--no-prefix-cache", "do not keep state between turns", rare=True),
+        Option(
+            "--no-update-check", "do not ask the Hub for a newer revision", rare=True
+        ),
     ),
     "Sampling": (
         Option(

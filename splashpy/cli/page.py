@@ -67,7 +67,11 @@ class PageCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         """Run the command with what was given; returns the exit code."""
-        return self.run(Invocation.of(ctx.params))
+        invocation = Invocation.of(ctx.params)
+        code = self.run(invocation)
+        for close in invocation.closing:
+            close()
+        return code
 
     def get_help(self, ctx: click.Context) -> str:
         """The page without the rare options."""

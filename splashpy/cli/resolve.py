@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 
+from splashpy.cli import update_check
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.signals import Interrupts
 from splashpy.errors import ModelMissingError, ModelUnknownError, UsageError
@@ -55,6 +56,7 @@ def find_or_build(
         build(invocation, name, interrupts)
         found = library.find(name)
     library.touch(found)
+    update_check.begin(invocation, name, found)
     return found
 
 

@@ -71,6 +71,9 @@ starts without any; only splashpy pull, the first use of demo, and a repository
 that is named to be packed or to draft need the network. What needs it and may
 not have it ends with E-OFFLINE, exit code 6.
 
+Online, using a model of the Hub asks once, without waiting for the answer,
+whether its repository has moved on; --no-update-check leaves that out.
+
 splashpy sends no telemetry and does not look for newer versions of itself."""
 
 KEYBOARD = """\

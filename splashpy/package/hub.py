@@ -102,6 +102,24 @@ def configuration(
         return read_json(Path(path))
 
 
+def newest_commit(
+    repo: str, revision: str | None = None, *, seconds: float = _ANSWER_SECONDS
+) -> str:
+    """The commit a branch or tag stands at now.
+
+    Args:
+        repo: ``OWNER/REPO``.
+        revision: branch, tag or commit; None is the default branch.
+        seconds: to wait for an answer.
+
+    Raises:
+        ModelUnknownError, AuthorisationError, HubError, OfflineError: no answer.
+    """
+    api = _hub().HfApi(library_name="splashpy", library_version=__version__)
+    with mapped(_asked(repo, revision)):
+        return api.model_info(repo, revision=revision, timeout=seconds).sha or ""
+
+
 def gguf_files(repo: str, revision: str | None = None) -> list[str]:
     """The GGUF files of a repository without a model in safetensors, sorted.
 
