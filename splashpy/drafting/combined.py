@@ -157,5 +157,10 @@ class CombinedDrafter:
         state.cycle = PLAIN
 
     def _price(self, state: CombinedState) -> float:
-        """Tokens the drafter would commit in the time of a usual lookup."""
-        return self.costs.verify(DRAFT_TOKENS + 1) * state.pace.rate
+        """Tokens the drafter would commit in the time of a usual lookup.
+
+        A lookup that is wished whatever it takes counts as one plain step.
+        """
+        wished = self.lookup is not None and self.lookup.always
+        cost = 1.0 if wished else self.costs.verify(DRAFT_TOKENS + 1)
+        return cost * state.pace.rate

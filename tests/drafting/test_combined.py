@@ -187,6 +187,18 @@ def test_the_better_of_lookup_and_drafter_is_asked(
     assert (found.source == "l") == (right == 0)
 
 
+def test_a_lookup_that_is_wished_drafts_where_nothing_pays(
+    target: MlxLmTarget,
+) -> None:
+    drafter, plain = scripted(target, itertools.repeat(0), STEADY)
+    dear = Costs(((2, 6.0), (8, 8.0)), draft=1.0)
+    waiting = LookupDrafter(cost=dear.verify(7))
+    for lookup, drafts in ((LookupDrafter(), True), (waiting, False)):
+        cycles = answer(target, CombinedDrafter(lookup, drafter, dear), STEADY, count=9)
+        assert text(cycles) == plain[:9]
+        assert any(cycle.drafted for cycle in cycles) == drafts
+
+
 def test_what_cycles_take_becomes_what_they_cost(target: MlxLmTarget) -> None:
     drafter, _ = scripted(target, itertools.repeat(4))
     ticks = map(float, itertools.count())  # every cycle takes a second
