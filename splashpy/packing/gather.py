@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splashpy.errors import ModelKindError
-from splashpy.package.components import Source, SourceFile
+from splashpy.package.components import SourceFile
 from splashpy.package.fields import Fields
 from splashpy.package.integrity import check_files
 from splashpy.package.manifest import Manifest, SamplingDefaults
@@ -25,7 +24,8 @@ from splashpy.packing.draft_plan import PlannedDraft, plan_draft, plan_draft_ten
 from splashpy.packing.gguf import plan_gguf
 from splashpy.packing.gguf_draft import plan_gguf_draft
 from splashpy.packing.inputs import Input
-from splashpy.packing.part import LICENSE_NAME, Part, source_file
+from splashpy.packing.origin import Origin, as_source
+from splashpy.packing.part import LICENSE_NAME, Part
 from splashpy.packing.target_plan import (
     PackingWish,
     PlannedTarget,
@@ -33,7 +33,6 @@ from splashpy.packing.target_plan import (
     plan_splash,
 )
 from splashpy.packing.terms import Terms, card_fields, read_terms
-from splashpy.protocol import LoadProgress
 
 UNKNOWN_TARGET = ("unknown", "unknown")
 
@@ -54,14 +53,14 @@ class Target:
     Attributes:
         plan: what will be written.
         name: what a package of it is called when nobody says otherwise.
-        source, terms: where it came from and under which terms.
+        origin, terms: where it came from and under which terms.
         sampling, reasoning, splash: for the manifest.
         special: named token ids.
     """
 
     plan: PlannedTarget
     name: str
-    source: Source
+    origin: Origin
     terms: Terms
     sampling: SamplingDefaults
     reasoning: dict[str, Any] | None = None
@@ -74,7 +73,7 @@ class Draft:
     """A drafter and what is known about it."""
 
     plan: PlannedDraft
-    source: Source
+    origin: Origin
     terms: Terms
     trained_for: tuple[str, str]
 
@@ -104,7 +103,7 @@ def gather_target(given: Input, wish: PackingWish, work: Work) -> Target:
     return Target(
         plan=plan,
         name=part.name,
-        source=part.source,
+        origin=Origin.known(part.source),
         terms=terms,
         sampling=part.sampling,
         reasoning=part.reasoning,
@@ -125,7 +124,7 @@ def gather_draft(given: Input, bits: int | None, work: Work) -> Draft:
     if given.kind == "gguf":
         return Draft(
             plan=plan_gguf_draft(given.path, bits),
-            source=_source(given, [given.path], work),
+            origin=Origin.of_files(given, [given.path], work.cancelled),
             terms=read_terms(given.path.parent, given.repo),
             trained_for=UNKNOWN_TARGET,
         )
@@ -144,13 +143,13 @@ def gather_draft(given: Input, bits: int | None, work: Work) -> Draft:
         base = card_fields(directory / "README.md").get("base_model")
         return Draft(
             plan=plan,
-            source=_source(given, _read_files(directory), work),
+            origin=Origin.of_files(given, _read_files(directory), work.cancelled),
             terms=read_terms(directory, given.repo),
             trained_for=(base, "unknown") if base else UNKNOWN_TARGET,
         )
     return Draft(
         plan=plan,
-        source=part.source,
+        origin=Origin.known(part.source),
         terms=terms,
         trained_for=part.trained_for or UNKNOWN_TARGET,
     )
@@ -162,7 +161,7 @@ def _plain_target(
     return Target(
         plan=plan,
         name=given.name,
-        source=_source(given, files, work),
+        origin=Origin.of_files(given, files, work.cancelled),
         terms=read_terms(directory, given.repo),
         sampling=_sampling(plan.tokenizer),
         special=plan.special,
@@ -177,7 +176,7 @@ def _splash_target(given: Input, wish: PackingWish, work: Work) -> Target:
     return Target(
         plan=plan,
         name=given.name,
-        source=_splash_source(given, package),
+        origin=_splash_origin(given, package),
         terms=read_terms(package.path, given.repo),
         sampling=SamplingDefaults(
             temperature=temperature,
@@ -205,7 +204,7 @@ def _splash_draft(given: Input, bits: int | None, work: Work) -> Draft:
     origin = Fields(upstream if isinstance(upstream, dict) else {}, "upstream")
     return Draft(
         plan=plan,
-        source=_splash_source(given, package),
+        origin=_splash_origin(given, package),
         terms=read_terms(package.path, given.repo),
         trained_for=(
             origin.text("repo_id", default="") or "unknown",
@@ -249,44 +248,10 @@ def _read_files(directory: Path) -> list[Path]:
     )
 
 
-def _source(given: Input, files: list[Path], work: Work) -> Source:
-    """Hash what a part is made from."""
-    total = sum(path.stat().st_size for path in files)
-    done, listed = 0, []
-    for path in files:
-        listed.append(source_file(path, path.name, work.cancelled))
-        done += path.stat().st_size
-        work.progress(
-            LoadProgress(
-                phase="verify", done=done, total=total, unit="bytes", item=path.name
-            )
-        )
-    return _as_source(given, tuple(listed))
-
-
-def _splash_source(given: Input, package: SplashPackage) -> Source:
+def _splash_origin(given: Input, package: SplashPackage) -> Origin:
     files = package.manifest.files
-    return _as_source(
-        given,
-        tuple(SourceFile(path=f.path, size=f.size, sha256=f.sha256) for f in files),
-    )
-
-
-def _as_source(given: Input, files: tuple[SourceFile, ...]) -> Source:
-    if given.repo:
-        return Source(
-            kind="huggingface",
-            repo_id=given.repo,
-            revision=given.revision,
-            files=files,
-        )
-    lines = "".join(f"{file.sha256} {file.path}\n" for file in files)
-    return Source(
-        kind="local",
-        repo_id=given.name,
-        revision=hashlib.sha256(lines.encode()).hexdigest(),
-        files=files,
-    )
+    listed = [SourceFile(path=f.path, size=f.size, sha256=f.sha256) for f in files]
+    return Origin.known(as_source(given, tuple(listed)))
 
 
 def _sampling(tokenizer: Mapping[str, bytes]) -> SamplingDefaults:

@@ -188,10 +188,10 @@ def fingerprint(plan: PackPlan) -> str:
     """Identifies everything the files of a package depend on."""
     target, draft = plan.target, plan.draft
     parts: list[Any] = [__version__, plan.name, dict(target.plan.shards.entries)]
-    parts += [target.plan.config, dataclasses.asdict(target.source)]
+    parts += [target.plan.config, target.origin.identity]
     if draft:
         parts += [dict(draft.plan.shards.entries), draft.plan.config]
-        parts += [dataclasses.asdict(draft.source)]
+        parts += [draft.origin.identity]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -199,6 +199,9 @@ def _write(
     plan: PackPlan, folder: Path, progress: Progress, cancelled: Cancelled
 ) -> Manifest:
     target, draft = plan.target, plan.draft
+    for part in (target, draft):
+        if part is not None:
+            part.origin.begin()
     _write_part(folder / "target", target.plan, progress, cancelled)
     _write_files(folder / "tokenizer", target.plan.tokenizer)
     licenses = {"target.txt": target.terms.text}
@@ -254,7 +257,7 @@ def _manifest(plan: PackPlan, folder: Path) -> Manifest:
         return manifest
     terms = draft.terms.as_license("licenses/draft.txt")
     described, pairing, mask = describe_draft(
-        folder, draft.trained_for, draft.source, terms
+        folder, draft.trained_for, draft.origin.source, terms
     )
     tokens = dataclasses.replace(manifest.tokens, mask_token_id=mask)
     return dataclasses.replace(
@@ -275,7 +278,7 @@ def _target(target: Target) -> components.Target:
         max_context=context_max(config),
         cache_kinds=target.plan.cache_kinds,
         quantization=_packing(config),
-        source=target.source,
+        source=target.origin.source,
         license=target.terms.as_license("licenses/target.txt"),
     )
 

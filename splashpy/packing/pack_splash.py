@@ -230,9 +230,9 @@ def _tokenizer(plan: PackPlan) -> dict[str, bytes]:
 def _upstream(plan: PackPlan) -> dict[str, Any]:
     assert plan.draft is not None
     return {
-        "draft": _origin(plan.draft.source),
-        "target": _origin(plan.target.source),
-        "tokenizer": _origin(plan.target.source),
+        "draft": _origin(plan.draft.origin.source),
+        "target": _origin(plan.target.origin.source),
+        "tokenizer": _origin(plan.target.origin.source),
     }
 
 

@@ -120,7 +120,7 @@ def _unpack_splash(package: Input, output: Path, work: Work) -> None:
     license_ = target.terms.as_license(LICENSE_NAME)
     part = Part(
         name=target.name,
-        source=target.source,
+        source=target.origin.source,
         license=license_,
         sampling=target.sampling,
         special=dict(target.special),
@@ -130,7 +130,7 @@ def _unpack_splash(package: Input, output: Path, work: Work) -> None:
     _write_plan(draft, output / "draft", work)
     part = Part(
         name=target.name,
-        source=draft.source,
+        source=draft.origin.source,
         license=license_,
         trained_for=draft.trained_for,
     )

@@ -14,9 +14,10 @@ import math
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -127,8 +128,9 @@ def write_safetensors(
     Args:
         path: the file.
         entries: type and shape of every tensor.
-        tensor: gives each, in the order of ``written_order``.
-        done: called with each name once it is written.
+        tensor: gives each, in the order of ``written_order``, while the one before it
+            is written.
+        done: called with each name once it is on its way.
         cancelled: polled before each tensor and every 64 MiB.
 
     Raises:
@@ -136,20 +138,31 @@ def write_safetensors(
         ValueError: a tensor differs from its entry.
     """
     names = written_order(entries)
-    with path.open("wb") as file:
+    with path.open("wb") as file, ThreadPoolExecutor(1) as pool:
         file.write(_header(entries, names))
+        writing: Future[None] | None = None
         for name in names:
+            if cancelled():
+                raise CancelledError
             given = tensor(name)
             if (given.dtype, given.shape) != entries[name]:
                 raise ValueError(f"{name} is {given.dtype} {given.shape}")
-            flat: Any = np.ascontiguousarray(given.data).reshape(-1).view(np.uint8)
-            for start in range(0, max(len(flat), 1), _PIECE_BYTES):
-                if cancelled():
-                    raise CancelledError
-                file.write(memoryview(flat[start : start + _PIECE_BYTES]))
+            if writing:
+                writing.result()
+            writing = pool.submit(_write, file, given, cancelled)
             done(name)
+        if writing:
+            writing.result()
         file.flush()
         os.fsync(file.fileno())
+
+
+def _write(file: BinaryIO, tensor: Tensor, cancelled: Cancelled) -> None:
+    flat: Any = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)
+    for start in range(0, max(len(flat), 1), _PIECE_BYTES):
+        if cancelled():
+            raise CancelledError
+        file.write(memoryview(flat[start : start + _PIECE_BYTES]))
 
 
 def _header(entries: Mapping[str, Entry], names: list[str]) -> bytes:
