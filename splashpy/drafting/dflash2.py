@@ -27,14 +27,7 @@ from mlx.utils import tree_flatten
 from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
 from splashpy.drafting.head import DraftHead, TargetDoor
 from splashpy.errors import UsageError
-from splashpy.kernels.candidate_selector import (
-    Lattice,
-    build_lattice,
-    top_candidates,
-    walk_greedy,
-    walk_look_ahead,
-    walk_sampled,
-)
+from splashpy.kernels.candidate_selector import Selector, best_path, drawn_path
 from splashpy.kernels.noise import Purpose, gumbel_rows
 from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.models.dflash2_compiled import CompiledNetwork
@@ -126,7 +119,7 @@ class DFlash2Drafter:
         self._best_tokens = mx.compile(self._choose_tokens)
         self._best_path = mx.compile(self._choose_path)
         self._drawn_path = mx.compile(self._draw_path)
-        self._walk = walk_look_ahead if look_ahead else walk_greedy
+        self._look_ahead = look_ahead
         mask = self._embed(mx.array([config.mask_token_id]))
         self._mask_rows = mx.repeat(mask, self.block_size - 1, axis=0)
         mx.eval(self._mask_rows)  # once; an unevaluated array is bound to its thread
@@ -206,8 +199,10 @@ class DFlash2Drafter:
         return self._head.id_of(best).astype(mx.int32)
 
     def _choose_path(self, anchor: mx.array, *piece: mx.array) -> mx.array:
-        lattice, candidates = self._lattice(anchor, *self._rows(*piece))
-        return _chosen(candidates, self._walk(lattice))
+        hidden, logits = self._rows(*piece)
+        gates = self._gates(hidden)
+        ahead = self._look_ahead
+        return best_path(self._selector(), logits, gates, anchor, look_ahead=ahead)
 
     def _draw_path(
         self,
@@ -216,26 +211,23 @@ class DFlash2Drafter:
         temperature: mx.array,
         *piece: mx.array,
     ) -> tuple[mx.array, mx.array, mx.array]:
-        lattice, candidates = self._lattice(anchor, *self._rows(*piece))
-        if noise.shape[1] != candidates.shape[1]:  # a number per token: shared noise
-            noise = mx.take_along_axis(noise, candidates, axis=-1)
-        path, probs = walk_sampled(lattice, temperature, noise)
-        return _chosen(candidates, path), candidates, probs
+        hidden, logits = self._rows(*piece)
+        gates = self._gates(hidden)
+        return drawn_path(self._selector(), logits, gates, anchor, temperature, noise)
 
-    def _lattice(
-        self, anchor: mx.array, hidden: mx.array, logits: mx.array
-    ) -> tuple[Lattice, mx.array]:
-        config, selector = self.config, self._network.candidate_selector
-        places, raw = top_candidates(logits, config.selector_top_k)
-        candidates = self._head.id_of(places)
-        lattice = build_lattice(
-            self._network.transform(raw),
-            candidates,
-            mx.minimum(anchor, config.vocab_size - 1),
-            selector.hidden_projection(hidden),
-            (selector.predecessor_codebook, selector.successor_codebook),
+    def _gates(self, hidden: mx.array) -> mx.array:
+        return self._network.candidate_selector.hidden_projection(hidden)
+
+    def _selector(self) -> Selector:
+        config, codebooks = self.config, self._network.candidate_selector
+        return Selector(
+            codebooks.predecessor_codebook,
+            codebooks.successor_codebook,
+            config.selector_top_k,
+            multiplier=config.output_multiplier,
+            softcap=config.softcap,
+            tokens=self._head.token_ids,
         )
-        return lattice, candidates
 
     def _noise(self, slots: int, sampling: DraftSampling) -> mx.array:
         """Gumbel noise: [K, V], the target's own, when coupled; [K, C] otherwise."""
@@ -275,7 +267,3 @@ class DFlash2Drafter:
         if full or len(state.queue) >= _QUEUE_ARRAYS:
             self._project(state)
             mx.async_eval(state.context.arrays)  # or the features would stay alive
-
-
-def _chosen(candidates: mx.array, path: mx.array) -> mx.array:
-    return mx.take_along_axis(candidates, path[:, None], axis=-1)[:, 0]
