@@ -106,6 +106,28 @@ def top_tokens(logits: mx.array, count: int) -> tuple[mx.array, mx.array]:
     return _reference(logits, count)
 
 
+def best_token(logits: mx.array) -> tuple[mx.array, mx.array]:
+    """The largest logit of every row, and whether the row can be trusted.
+
+    Args:
+        logits: [K, V], any float dtype.
+
+    Returns:
+        ids [K] int32, equal values in order of their ids; and [K] bool, whether a
+        logit of the row is not a number.
+    """
+    rows, vocab = logits.shape
+    if rows and gate.allows("top_tokens", rows, vocab, 1, str(logits.dtype)):
+        ids, values = _metal(logits, 1)
+        return ids[:, 0], mx.isnan(values[:, 0])
+    return mx.argmax(logits, axis=-1).astype(mx.int32), broken_rows(logits)
+
+
+def broken_rows(logits: mx.array) -> mx.array:
+    """Whether a logit of a row is not a number, [K] bool."""
+    return mx.any(mx.isnan(logits), axis=-1)
+
+
 def top_shards(logits: mx.array, count: int) -> Shards:
     """The first launch: the largest logits of every shard."""
     rows, vocab = logits.shape
