@@ -23,9 +23,11 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from splashpy.kernels.add_rms_norm import add_rms_norm
+from splashpy.kernels.attention_rows import attention_rows
 from splashpy.kernels.dynamic_causal_conv import Norm, conv_finish, conv_prepare
 from splashpy.models.dflash2_config import DFlashConfig
 from splashpy.models.dflash2_context import DrafterContext
+from splashpy.models.row_layers import gated
 
 Mask = mx.array | str | None
 Projection = Callable[[mx.array, mx.array], list[tuple[mx.array, mx.array]]]
@@ -137,6 +139,8 @@ class DFlashNetwork(nn.Module):
     ) -> mx.array:
         """Block rows attend to the context and to each other, [1, H, L, d]."""
         scale = self.config.head_dim**-0.5
+        if mask is None or isinstance(mask, str):
+            return attention_rows(queries, *rows, scale, causal=mask == "causal")
         return mx.fast.scaled_dot_product_attention(
             queries, *rows, scale=scale, mask=mask
         )
@@ -282,7 +286,7 @@ class MLP(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         """[..., L, D] to [..., L, D]."""
-        return self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(gated(self.gate_proj, self.up_proj, x))
 
 
 class DynamicCausalConv(nn.Module):

@@ -28,11 +28,13 @@ class StandIn:
         gaps: names of inputs that are laid out with gaps between their rows, as a view
             of a larger buffer is.
         reports: of every launch, in order.
+        names: of the kernels launched, in order.
     """
 
     emulation: Emulation = field(default_factory=Emulation)
     gaps: frozenset[str] = frozenset()
     reports: list[Report] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     def __call__(self, **construction: Any) -> _Recorded:
         return _Recorded(self, EmulatedKernel(**construction))
@@ -59,6 +61,7 @@ class _Recorded:
             inputs=laid_out, emulation=self.owner.emulation, **call
         )
         self.owner.reports.append(report)
+        self.owner.names.append(self.kernel.name.removeprefix("splashpy_"))
         if report.findings:
             raise KernelFault(self.kernel.name, report.findings)
         return report.outputs
