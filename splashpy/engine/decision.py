@@ -20,7 +20,13 @@ from splashpy.errors import ModelResultError
 from splashpy.kernels import gate
 from splashpy.kernels.accept import Draft, End, accept_greedy, accept_sampled, pack
 from splashpy.kernels.noise import Purpose, gumbel_rows, uniforms
-from splashpy.kernels.target_topk import MOST_COUNT, Cut, Distributions, target_topk
+from splashpy.kernels.target_topk import (
+    MOST_COUNT,
+    Cut,
+    Distributions,
+    shape_of,
+    target_topk,
+)
 from splashpy.kernels.top_tokens import best_token, broken_rows
 from splashpy.verification.accept import choose
 from splashpy.verification.rejection import reject
@@ -111,8 +117,8 @@ def decide(
 def _is_sparse(sampling: SamplingParams, proposal: Proposal, logits: mx.array) -> bool:
     """Whether the few tokens top-k leaves are taken from the logits by a kernel."""
     few = 0 < sampling.top_k <= min(MOST_COUNT, logits.shape[1])
-    shape = (*logits.shape, sampling.top_k, str(logits.dtype))
-    return proposal.probs is not None and few and gate.allows("target_topk", *shape)
+    drawn = proposal.probs is not None
+    return drawn and few and gate.allows("target_topk", *shape_of(logits))
 
 
 def _cut(sampling: SamplingParams) -> Cut:

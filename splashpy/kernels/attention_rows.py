@@ -32,6 +32,7 @@ _FEWEST_IN_FLIGHT = 32  # below this, the rows are divided among threadgroups as
 # tenth of the keys and values that were read for it.
 _KEYS_PER_ROW = 24
 _USUAL_ROWS = 8  # of a verify pass
+_LONGEST_BITS = 16  # beyond 32k keys one verdict holds
 
 _CALL = """
     threadgroup float2 exchange[EXCHANGE];
@@ -213,8 +214,8 @@ def attention_rows_q8(
 def shape_of(queries: mx.array, keys: tuple[int, ...], *, causal: bool) -> gate.Shape:
     """What the verdict on a call is filed under; lengths count in powers of two."""
     _, heads, rows, width = queries.shape
-    length = keys[2].bit_length()
-    return heads, keys[1], rows, width, length, causal, str(queries.dtype)
+    length = min(keys[2].bit_length(), _LONGEST_BITS)
+    return rows, heads, keys[1], width, length, causal, str(queries.dtype)
 
 
 def _parts(width: int) -> int:

@@ -87,9 +87,14 @@ def target_topk(logits: mx.array, cut: Cut) -> Distributions:
     rows, vocab = logits.shape
     if not 1 <= cut.top_k <= min(vocab, MOST_COUNT):
         raise ValueError(f"top_k {cut.top_k} of {vocab} tokens")
-    if rows and gate.allows("target_topk", rows, vocab, cut.top_k, str(logits.dtype)):
+    if rows and gate.allows("target_topk", *shape_of(logits)):
         return _metal(logits, cut)
     return _reference(logits, cut)
+
+
+def shape_of(logits: mx.array) -> gate.Shape:
+    """What the verdict on a call is filed under."""
+    return *logits.shape, str(logits.dtype)
 
 
 def _reference(logits: mx.array, cut: Cut) -> Distributions:
