@@ -144,12 +144,14 @@ class Part:
         what: where it stands.
         times: how often per cycle.
         work: of one time.
+        shape: of a matrix: outputs, inputs, bits, group; empty for other operations.
     """
 
     kernel: str
     what: str
     times: int
     work: Work
+    shape: tuple[int, ...] = ()
 
     @property
     def total(self) -> Work:
@@ -163,16 +165,18 @@ def verify_parts(
     """The operations of a pass of ``rows`` rows over ``length`` keys."""
 
     def product(what: str, times: int, outputs: int, inputs: int) -> Part:
-        work = matrix(rows, outputs, inputs, model.bits, model.group_size)
-        return Part("qmm_rows", what, times, work)
+        shape = (outputs, inputs, model.bits, model.group_size)
+        return Part("qmm_rows", what, times, matrix(rows, *shape), shape)
 
     size = model.heads * model.width
+    inside = (model.intermediate, model.hidden, model.bits, model.group_size)
     parts = [
         Part(
             "gated_rows",
             "MLP gate and up",
             model.depth,
-            gated(rows, model.intermediate, model.hidden, model.bits, model.group_size),
+            gated(rows, *inside),
+            inside,
         ),
         product("MLP down", model.depth, model.hidden, model.intermediate),
         product("queries", model.layers, size * (1 + model.output_gate), model.hidden),
@@ -203,8 +207,9 @@ def _delta_parts(model: Geometry, rows: int) -> list[Part]:
     values = delta.value_heads * delta.value_width
 
     def product(what: str, times: int, outputs: int, inputs: int) -> Part:
-        work = matrix(rows, outputs, inputs, model.bits, model.group_size)
-        return Part("qmm_rows", what, times * delta.layers, work)
+        shape = (outputs, inputs, model.bits, model.group_size)
+        work = matrix(rows, *shape)
+        return Part("qmm_rows", what, times * delta.layers, work, shape)
 
     state = delta_verify(rows, delta, old_rows=rows)
     before = delta_prework(rows, delta.channels, delta.taps)
@@ -223,15 +228,15 @@ def draft_parts(model: Geometry, draft: DraftGeometry, length: int) -> list[Part
     rows, hidden = draft.block, model.hidden
 
     def product(what: str, times: int, outputs: int, inputs: int, m: int) -> Part:
-        work = matrix(m, outputs, inputs, draft.bits, draft.group_size)
-        return Part("qmm_rows", what, times, work)
+        shape = (outputs, inputs, draft.bits, draft.group_size)
+        return Part("qmm_rows", what, times, matrix(m, *shape), shape)
 
     size, keys = draft.heads * draft.width, draft.groups * draft.width
     corrections = 2 * draft.taps * hidden // draft.conv_group
     seen = min(length, draft.window) + rows
     conv = (rows, hidden, draft.taps, draft.conv_group)
-    packed = (draft.bits, draft.group_size)
-    head = matrix(rows - 1, model.vocab, hidden, model.bits, model.group_size)
+    inside = (draft.intermediate, hidden, draft.bits, draft.group_size)
+    outside = (model.vocab, hidden, model.bits, model.group_size)
     layers = draft.layers
     return [
         product("draft features", 1, hidden, draft.features * hidden, rows),
@@ -244,7 +249,8 @@ def draft_parts(model: Geometry, draft: DraftGeometry, length: int) -> list[Part
             "gated_rows",
             "draft MLP gate and up",
             layers,
-            gated(rows, draft.intermediate, hidden, *packed),
+            gated(rows, *inside),
+            inside,
         ),
         product("draft MLP down", layers, hidden, draft.intermediate, rows),
         Part(
@@ -255,7 +261,7 @@ def draft_parts(model: Geometry, draft: DraftGeometry, length: int) -> list[Part
         ),
         Part("conv_prepare", "draft", 2 * layers, convolution(*conv, finish=False)),
         Part("conv_finish", "draft", 2 * layers, convolution(*conv, finish=True)),
-        Part("qmm_rows", "draft head", 1, head),
+        Part("qmm_rows", "draft head", 1, matrix(rows - 1, *outside), outside),
         product("draft gates", 1, draft.rank, hidden, rows - 1),
         Part(
             "candidate_selector",
