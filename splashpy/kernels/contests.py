@@ -290,7 +290,8 @@ def accept(drafted: int) -> Contest:
         return tokens[:-1], tokens, mx.zeros(drafted + 1, dtype=mx.bool_)
 
     end = acceptance.End(budget=1000, stops=(1000, 1001))
-    work = roofline.Work(bytes=drafted * 16)
+    numbers = drafted + 2 * (drafted + 1) + len(end.stops) + 1 + acceptance.HEAD
+    work = roofline.Work(bytes=4 * numbers + drafted + 1)
     return Contest(
         "accept",
         (drafted,),

@@ -348,6 +348,8 @@ def _launch(
     # Without rows before it, a block's own stand in for them; none of them is read.
     old = pending.rows.parts if pending.rows else tuple(block[1:5])
     kept = pending.kept if pending.rows else 0
+    allowed = metal.whole_simdgroups(_CHANNELS * metal.SIMD_WIDTH, kernel.name)
+    channels = 1 << (allowed // metal.SIMD_WIDTH).bit_length() - 1
     template: list[Any] = [
         ("PER", heads.key_width // metal.SIMD_WIDTH),
         ("WIDTH", heads.key_width),
@@ -366,7 +368,7 @@ def _launch(
         ],
         template=template,
         grid=(metal.SIMD_WIDTH, heads.value_width, heads.value_heads),
-        threadgroup=(metal.SIMD_WIDTH, _CHANNELS, 1),
+        threadgroup=(metal.SIMD_WIDTH, channels, 1),
         output_shapes=shapes,
         output_dtypes=dtypes,
     )
