@@ -76,14 +76,14 @@ class DeltaRows:
         """The layer's output [1, T, D], and what a roll back needs."""
         layer, heads = self._layer, self._heads
         rows = inputs.shape[1]
-        projected = layer.in_proj_qkv(inputs)[0]
-        weight = layer.conv1d.weight[..., 0]
+        projected = _rows(layer.in_proj_qkv(inputs))
+        weight = layer.conv1d.weight.squeeze(-1)
         made = prework(self._window(cache[0], weight), 0, projected, weight, heads)
         block = Rows(
             made.keys,
             made.values,
-            layer.in_proj_a(inputs)[0],
-            layer.in_proj_b(inputs)[0],
+            _rows(layer.in_proj_a(inputs)),
+            _rows(layer.in_proj_b(inputs)),
         )
         pending = self._pending(cache[1])
         out, before = verify(pending, made.queries, block, self._decay)
@@ -104,7 +104,7 @@ class DeltaRows:
 
     def _window(self, held: mx.array | None, weight: mx.array) -> mx.array:
         if held is not None:
-            return held[0]
+            return _rows(held)
         channels, taps = weight.shape
         return mx.zeros((taps - 1, channels), dtype=weight.dtype)
 
@@ -113,4 +113,9 @@ class DeltaRows:
             return Pending(mx.zeros(self._heads.shape, dtype=mx.float32))
         if self._given is not None and held is self._given[0]:
             return self._given[1]
-        return Pending(held[0])
+        return Pending(_rows(held))
+
+
+def _rows(batch: mx.array) -> mx.array:
+    """Without the batch axis of one; an index would gather, and copy."""
+    return batch.squeeze(0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
@@ -23,7 +24,7 @@ from mlx_lm.models import llama, qwen2, qwen3, qwen3_5, qwen3_next
 
 from splashpy.kernels.add_rms_norm import add_rms_norm
 from splashpy.kernels.attention_rows import attention_rows, attention_rows_q8
-from splashpy.kernels.qmm_rows import Packed, gated_rows, qmm_rows
+from splashpy.kernels.qmm_rows import MOST_ROWS, Packed, gated_rows, qmm_rows
 from splashpy.models.quantized_lane import LaneQ8
 
 _MLPS = (llama.MLP, qwen2.MLP, qwen3.MLP, qwen3_next.Qwen3NextMLP)
@@ -33,8 +34,9 @@ _ATTENTION = "scaled_dot_product_attention"
 
 def use_row_kernels(model: nn.Module) -> None:
     """Give the known modules of a model their subclasses."""
+    stream = _Stream()
     for module in model.modules():
-        chosen = _subclass(module)
+        chosen = _subclass(module, stream)
         if chosen:
             module.__class__ = chosen
     for name in {type(module).__module__ for module in model.modules()}:
@@ -73,13 +75,13 @@ class RowsEmbedding(nn.QuantizedEmbedding):
         return qmm_rows(x, Packed.of(self))
 
 
-def _subclass(module: nn.Module) -> type[nn.Module] | None:
+def _subclass(module: nn.Module, stream: _Stream) -> type[nn.Module] | None:
     kind = type(module)
     if kind is nn.QuantizedLinear:
         return RowsLinear if packed(module) else None
     if kind is nn.QuantizedEmbedding:
         return RowsEmbedding if packed(module) else None
-    call = _mlp if kind in _MLPS else _block if kind in _BLOCKS else None
+    call = _mlp if kind in _MLPS else _block(stream) if kind in _BLOCKS else None
     if call is None:
         return None
     made: Any = type(f"Rows{kind.__name__}", (kind,), {"__call__": call})
@@ -90,12 +92,42 @@ def _mlp(self: Any, x: mx.array) -> mx.array:
     return self.down_proj(gated(self.gate_proj, self.up_proj, x))
 
 
-def _block(self: Any, x: mx.array, mask: Any = None, cache: Any = None) -> mx.array:
-    mixer = self.linear_attn if getattr(self, "is_linear", False) else self.self_attn
-    out = mixer(self.input_layernorm(x), mask, cache)
-    norm = self.post_attention_layernorm
-    stream, normed = add_rms_norm(out, x, norm.weight, norm.eps)
-    return stream + self.mlp(normed)
+@dataclass(slots=True)
+class _Stream:
+    """The sum a block ended with, which the next block may compute with its norm.
+
+    The block's result is that sum as well, unevaluated: whoever else reads it gets it.
+
+    Attributes:
+        parts: the result, and the two arrays it is the sum of.
+    """
+
+    parts: tuple[mx.array, mx.array, mx.array] | None = None
+
+    def normed(self, x: mx.array, norm: Any) -> tuple[mx.array, mx.array]:
+        """The stream that ``x`` is, and its norm."""
+        parts, self.parts = self.parts, None
+        if parts is None or parts[0] is not x:
+            return x, norm(x)
+        return add_rms_norm(parts[2], parts[1], norm.weight, norm.eps)
+
+
+def _block(stream: _Stream) -> Callable[..., mx.array]:
+    def call(self: Any, x: mx.array, mask: Any = None, cache: Any = None) -> mx.array:
+        mixer = (
+            self.linear_attn if getattr(self, "is_linear", False) else self.self_attn
+        )
+        x, normed = stream.normed(x, self.input_layernorm)
+        out = mixer(normed, mask, cache)
+        norm = self.post_attention_layernorm
+        x, normed = add_rms_norm(out, x, norm.weight, norm.eps)
+        mlp = self.mlp(normed)
+        result = x + mlp
+        if x.shape[-2] <= MOST_ROWS:  # a chunk of a prompt would be held for nothing
+            stream.parts = (result, x, mlp)
+        return result
+
+    return call
 
 
 def _replace_attention(module: Any) -> None:
