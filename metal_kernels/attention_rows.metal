@@ -7,8 +7,8 @@
 #include <metal_stdlib>
 using namespace metal;
 
-// Where a head's keys or values lie: numbers as they are, or 8-bit integers with a scale
-// and a bias per 64 channels.
+// Where a head's keys or values lie: numbers as they are, or 8-bit integers with a
+// scale and a bias per 64 channels.
 template <typename Numbers>
 struct PlainRows {
   Numbers numbers;
@@ -137,7 +137,8 @@ inline void attend_block_at(
       const uint key = min(first + t * 8u + fm, end - 1u);
       load_row<2 * FRAGMENTS>(values, key, start + fn * FRAGMENTS, value);
       for (uint j = 0; j < FRAGMENTS; ++j)
-        out[j] = multiply_add(scores[t], float2(value[j], value[FRAGMENTS + j]), out[j]);
+        out[j] = multiply_add(scores[t], float2(value[j], value[FRAGMENTS + j]),
+                              out[j]);
     }
   }
   if (row >= rows) return;

@@ -58,8 +58,8 @@ inline void walk_at(
     threadgroup float* row = scores + (slot & 1u) * uint(C);
     threadgroup const uint* tokens = candidates + slot * uint(C);
     for (uint c = simdgroup; c < uint(C); c += simdgroups) {
-      const float after =
-          transition<RANK>(gate, predecessor, successor, slot, previous, tokens[c], lane);
+      const float after = transition<RANK>(gate, predecessor, successor, slot,
+                                           previous, tokens[c], lane);
       if (lane == 0) row[c] = unary[slot * uint(C) + c] + after;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[b,t,c] = sum over w of (base[w,c] + predicted[b,t,w,c/G]) * x[b,t-w,c], with x = 0
-// before t = 0. `predicted` holds the corrections of both sides of a sublayer, SIDE
+// out[b,t,c] = sum over w of (base[w,c] + predicted[b,t,w,c/G]) * x[b,t-w,c], x being
+// 0 before t = 0. `predicted` holds the corrections of both sides of a sublayer, SIDE
 // says whose come first; `base` has one side's taps.
 // Reference: splashpy/kernels/dynamic_causal_conv.py. Needs threadgroup_sum.metal and
 // add_rms_norm.metal.

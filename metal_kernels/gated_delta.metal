@@ -30,7 +30,7 @@ inline Gates gates_of_rows(
 
 // One row on the PER state entries of a lane; a simdgroup has one value channel.
 template <int PER, typename Keys>
-inline void step(
+inline void delta_step(
     thread float* state, Keys keys, uint key_at, float value, float decay, float rate) {
   float memory = 0.0f;
   for (uint i = 0; i < uint(PER); ++i) {
@@ -52,8 +52,8 @@ inline void replay_rows(
     const uint key_at = (t * key_heads + key_head) * width + lane * uint(PER);
     const float value =
         float(values[(t * value_heads + head) * value_width + channel]);
-    step<PER>(state, keys, key_at, value, simd_shuffle(gates.decay, ushort(t)),
-              simd_shuffle(gates.rate, ushort(t)));
+    delta_step<PER>(state, keys, key_at, value, simd_shuffle(gates.decay, ushort(t)),
+                    simd_shuffle(gates.rate, ushort(t)));
   }
 }
 
@@ -68,8 +68,9 @@ inline void verify_rows_at(
   for (uint t = 0; t < rows; ++t) {
     const uint key_at = (t * key_heads + key_head) * width + lane * uint(PER);
     const uint value_at = (t * value_heads + head) * value_width + channel;
-    step<PER>(state, keys, key_at, float(values[value_at]),
-              simd_shuffle(gates.decay, ushort(t)), simd_shuffle(gates.rate, ushort(t)));
+    delta_step<PER>(state, keys, key_at, float(values[value_at]),
+                    simd_shuffle(gates.decay, ushort(t)),
+                    simd_shuffle(gates.rate, ushort(t)));
     float sum = 0.0f;
     for (uint i = 0; i < uint(PER); ++i) sum += state[i] * float(queries[key_at + i]);
     sum = simd_sum(sum);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 8 x 8 matrices spread over a simdgroup: lane l has the elements (tile_row(l),
-// tile_column(l)) and its right neighbour. The map is the one MLX's own kernels rely on.
+// tile_column(l)) and its right neighbour. MLX's own kernels rely on the same map.
 #include <metal_stdlib>
 #include <metal_simdgroup_matrix>
 using namespace metal;

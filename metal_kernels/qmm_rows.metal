@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[m,n] = sum over k of x[m,k] * (scale[n,k/G] * q[n,k] + bias[n,k/G]) for a few rows
-// m: every packed word is read and taken apart once for all of them. The quantized
+// out[m,n] = sum over k of x[m,k] * (scale[n,k/G] * q[n,k] + bias[n,k/G]) for a few
+// rows m: every packed word is read and taken apart once for all of them. The quantized
 // matrix is the left operand of 8 x 8 products, the rows the right one; a group's
 // integers are multiplied as they are, and its scale and bias are applied to the sums.
 // The simdgroups of a threadgroup take the groups by turns. What is computed for a row
@@ -135,8 +135,10 @@ inline void gated_rows_at(
     const uint n = i % uint(8 * COLUMNS);
     const uint row = i / uint(8 * COLUMNS);
     const uint at = n * uint(8 * TILES) + row;
-    const float opened = float(static_cast<T>(sum_of_shares(shared, at, SIZE, simdgroups)));
-    const float value = float(static_cast<T>(sum_of_shares(second, at, SIZE, simdgroups)));
+    const T gate_sum = static_cast<T>(sum_of_shares(shared, at, SIZE, simdgroups));
+    const T up_sum = static_cast<T>(sum_of_shares(second, at, SIZE, simdgroups));
+    const float opened = float(gate_sum);
+    const float value = float(up_sum);
     if (first + n < outputs && row < rows)
       out[row * outputs + first + n] =
           static_cast<T>(opened / (1.0f + precise::exp(-opened)) * value);

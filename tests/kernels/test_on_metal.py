@@ -12,10 +12,10 @@ from kernels.suite import all_contests, in_float32
 from splashpy.kernels import gate, metal
 from splashpy.kernels.contest import judge
 
-pytestmark = [
-    pytest.mark.metal,
-    pytest.mark.skipif(not metal.use_metal(), reason="needs a Metal GPU"),
-]
+if not metal.use_metal():
+    pytest.skip("needs a Metal GPU", allow_module_level=True)
+
+pytestmark = pytest.mark.metal
 
 CONTESTS = all_contests([mx.float32, mx.bfloat16, mx.float16])
 NAMES = [f"{c.operation} {c.shape}" for c, _ in CONTESTS]
