@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import mlx.core as mx
 import pytest
+from kernels.suite import all_contests
+from msl import building
 from msl.lint import lint
+from msl.stand_in import emulated
 
 from splashpy.kernels import (
     accept,
@@ -52,6 +58,35 @@ def test_a_file_says_what_it_computes_and_where_its_reference_is(name: str) -> N
     assert max(map(len, lines)) <= 88
     shared = ("threadgroup_sum", "matrix_tile")
     assert name in shared or f"splashpy/kernels/{name}.py" in text
+
+
+@pytest.mark.skipif(mx.metal.is_available(), reason="a Mac would run the kernels")
+def test_what_is_emulated_is_what_mlx_would_compile(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if building.missing():
+        pytest.skip(building.missing())
+    with emulated() as device:
+        for contest, _ in all_contests([mx.bfloat16]):
+            contest.call(*contest.sets()[0])
+    seen = set()
+    for (made, call), report in zip(device.calls, device.reports, strict=True):
+        if made["name"] in seen:
+            continue
+        seen.add(made["name"])
+        arrays = [mx.array(value) for value in call["inputs"]]
+        rest = {name: value for name, value in call.items() if name != "inputs"}
+        kernel = mx.fast.metal_kernel(**made)
+        capfd.readouterr()
+        mx.export_function(
+            str(tmp_path / "kernel.mlxfn"),
+            lambda *inputs, k=kernel, r=rest: k(inputs=list(inputs), verbose=True, **r),
+            *arrays,
+        )
+        printed = capfd.readouterr().out
+        begin = printed.index("```\n") + 4
+        assert report.kernel.text == printed[begin : printed.rindex("\n```")]
+    assert len(seen) >= 15
 
 
 def test_kernels_are_built_once() -> None:

@@ -29,15 +29,17 @@ class StandIn:
             of a larger buffer is.
         reports: of every launch, in order.
         names: of the kernels launched, in order.
+        calls: how each was constructed and called, in order.
     """
 
     emulation: Emulation = field(default_factory=Emulation)
     gaps: frozenset[str] = frozenset()
     reports: list[Report] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    calls: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
 
     def __call__(self, **construction: Any) -> _Recorded:
-        return _Recorded(self, EmulatedKernel(**construction))
+        return _Recorded(self, construction, EmulatedKernel(**construction))
 
     def moved(self) -> int:
         """Bytes that all launches so far moved between memory and the cache."""
@@ -50,6 +52,7 @@ class _Recorded:
     """An emulated kernel whose reports the stand-in keeps."""
 
     owner: StandIn
+    construction: dict[str, Any]
     kernel: EmulatedKernel
 
     def __call__(self, *, inputs: Sequence[Any], **call: Any) -> list[mx.array]:
@@ -60,6 +63,7 @@ class _Recorded:
         report = self.kernel.launch(
             inputs=laid_out, emulation=self.owner.emulation, **call
         )
+        self.owner.calls.append((self.construction, {"inputs": inputs, **call}))
         self.owner.reports.append(report)
         self.owner.names.append(self.kernel.name.removeprefix("splashpy_"))
         if report.findings:
