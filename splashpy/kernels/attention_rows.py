@@ -88,14 +88,14 @@ _PACKED = metal.Kernel(
 _COMBINE = metal.Kernel(
     name="attention_combine",
     files=_PLAIN.files,
-    inputs=("sums", "largest", "totals"),
+    inputs=("sums", "largest", "totals", "blocks"),
     outputs=("out",),
     body="""
-    threadgroup float weights[BLOCKS];
+    threadgroup float weights[MOST_BLOCKS];
     combine_blocks_at<T, WIDTH>(
         sums, largest, totals, out, weights, threadgroup_position_in_grid.z,
-        threadgroup_position_in_grid.y, ROWS, BLOCKS, thread_position_in_threadgroup.x,
-        threads_per_threadgroup.x);
+        threadgroup_position_in_grid.y, ROWS, uint(blocks),
+        thread_position_in_threadgroup.x, threads_per_threadgroup.x);
     """,
 )
 
@@ -270,8 +270,8 @@ def _launch(
     )
     threads = metal.whole_simdgroups(width, _COMBINE.name)
     return metal.build(_COMBINE)(
-        inputs=pieces,
-        template=[*template, ("BLOCKS", plan.blocks)],
+        inputs=[*pieces, plan.blocks],
+        template=[*template, ("MOST_BLOCKS", _MOST_IN_FLIGHT)],
         grid=(threads, rows, groups),
         threadgroup=(threads, 1, 1),
         output_shapes=[queries.shape],

@@ -364,7 +364,7 @@ def _draw_metal(
     threads = metal.whole_simdgroups(_WALK_THREADS, _DRAW.name)
     offered = (logits.shape[0], selector.count)
     path, candidates, probs = metal.build(_DRAW)(
-        inputs=[*inputs, noise, mx.array(temperature, dtype=mx.float32)],
+        inputs=[*inputs, noise, temperature.astype(mx.float32)],
         template=template,
         grid=(threads, 1, 1),
         threadgroup=(threads, 1, 1),

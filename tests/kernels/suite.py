@@ -27,21 +27,22 @@ _HEADS = (2, 1, 64)
 _DELTA = Delta(
     layers=1, key_heads=1, value_heads=4, key_width=128, value_width=64, taps=4
 )
-Build = Callable[[mx.Dtype], Sequence[Contest]]
+Build = Callable[[mx.Dtype, int], Sequence[Contest]]
 
-BUILDERS: dict[str, Build] = {
-    "qmm_rows 4 bits": lambda dtype: [contests.matrix(8, 256, 1024, 4, 64, dtype)],
-    "qmm_rows 8 bits": lambda dtype: [contests.matrix(12, 128, 1024, 8, 32, dtype)],
-    "gated_rows": lambda dtype: [contests.gated(8, 128, 1024, 4, 128, dtype)],
-    "attention_rows": lambda dtype: [
-        contests.attention(4, _HEADS, 760, dtype, causal=True)
-    ],
-    "attention_rows_q8": lambda dtype: [contests.attention_q8(4, _HEADS, 760, dtype)],
-    "add_rms_norm": lambda dtype: [contests.add_norm(8, 1000, dtype)],
-    "conv": lambda dtype: contests.convolutions(8, 1024, 2, 16, dtype),
-    "gated_delta": lambda dtype: contests.delta(8, _DELTA, dtype),
+BUILDERS: dict[str, tuple[int, Build]] = {
+    "qmm_rows 4 bits": (8, lambda t, m: [contests.matrix(m, 256, 1024, 4, 64, t)]),
+    "qmm_rows 8 bits": (12, lambda t, m: [contests.matrix(m, 128, 1024, 8, 32, t)]),
+    "gated_rows": (8, lambda t, m: [contests.gated(m, 128, 1024, 4, 128, t)]),
+    "attention_rows": (
+        4,
+        lambda t, m: [contests.attention(m, _HEADS, 760, t, causal=True)],
+    ),
+    "attention_rows_q8": (4, lambda t, m: [contests.attention_q8(m, _HEADS, 760, t)]),
+    "add_rms_norm": (8, lambda t, m: [contests.add_norm(m, 1000, t)]),
+    "conv": (8, lambda t, m: contests.convolutions(m, 1024, 2, 16, t)),
+    "gated_delta": (8, lambda t, m: contests.delta(m, _DELTA, t)),
 }
-"""Operations whose inputs are activations of either type."""
+"""Operations whose inputs are activations of any type: usual rows, and the contests."""
 
 LOGITS: dict[str, Callable[[], Sequence[Contest]]] = {
     "candidate_selector": lambda: [contests.choice(2, 32_768, 32_768, 16, 64)],
@@ -74,7 +75,12 @@ class Outcome:
 
 def all_contests(dtypes: Sequence[mx.Dtype]) -> list[tuple[Contest, mx.Dtype]]:
     """Every contest in every type it has."""
-    found = [(c, d) for build in BUILDERS.values() for d in dtypes for c in build(d)]
+    found = [
+        (contest, dtype)
+        for rows, build in BUILDERS.values()
+        for dtype in dtypes
+        for contest in build(dtype, rows)
+    ]
     return found + [(c, mx.float32) for build in LOGITS.values() for c in build()]
 
 
