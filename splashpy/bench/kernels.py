@@ -20,7 +20,7 @@ import mlx.core as mx
 from splashpy import blas
 from splashpy.engine.row_kernels import verdicts_on
 from splashpy.host.device import device
-from splashpy.kernels import contests, metal
+from splashpy.kernels import contests, metal, verdicts
 from splashpy.kernels.contest import Contest, Switch, Verdict, sustain
 from splashpy.kernels.cycle_work import (
     DFLASH2_27B,
@@ -32,7 +32,7 @@ from splashpy.kernels.cycle_work import (
     draft_parts,
     verify_parts,
 )
-from splashpy.kernels.roofline import Chip, Work, find_chip
+from splashpy.kernels.roofline import Chip, Work, find_chip, share_of_limit
 from splashpy.models.kernel_shapes import FEWEST_OUTPUTS
 
 ROWS = 8
@@ -60,7 +60,7 @@ class Line:
     def share(self, chip: Chip | None) -> float:
         """How much of the chip's limit the kernel reached; 0 where unknown."""
         measured = self.verdict.kernel_seconds if self.verdict else 0.0
-        return chip.seconds(self.work) / measured if chip and measured else 0.0
+        return share_of_limit(chip, self.work, measured) if chip else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ def examine(
     parts = verify_parts(model, ROWS, LENGTH)
     parts += draft_parts(model, draft, LENGTH) if draft else []
     tried = _contests(model, draft, parts)
-    verdicts = _verdicts(tried, path, seconds) if seen.metal else {}
+    found = _verdicts(tried, path, seconds) if seen.metal else {}
     lines = [
-        Line(c.operation, what, c.work, verdicts.get((c.operation, c.key)))
+        Line(c.operation, what, c.work, found.get((c.operation, c.key)))
         for what, c in tried
     ]
     return Examination(
@@ -196,10 +196,14 @@ def _verdicts(
     by_key = {(v.operation, v.key): v for v in found}
     if not seconds:
         return by_key
+    stalls = {}
     for _, contest in tried:
         key = (contest.operation, contest.key)
         won = key in by_key and by_key[key].state == "on"
         stall = sustain(contest, seconds, perf_counter) if won else ""
         if stall:
-            by_key[key] = Verdict(*key, "stalls", stall)
+            stalls[key] = Verdict(*key, "stalls", stall)
+    if stalls:
+        by_key |= stalls
+        verdicts.write(path, verdicts.machine(), list(by_key.values()))
     return by_key

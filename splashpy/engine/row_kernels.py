@@ -57,17 +57,21 @@ def choose_kernels(target: MlxLmTarget, network: DFlashNetwork | None) -> None:
 def verdicts_on(
     contests: Sequence[Contest], path: Path, switch: Switch
 ) -> list[Verdict]:
-    """The verdicts on contests: those kept for this machine, and new ones."""
+    """The verdicts on contests: those kept for this machine, and new ones.
+
+    Operations that must not run here have none, whatever was found once.
+    """
     of = verdicts.machine()
     known = verdicts.read(path, of)
+    left_out = {c.operation for c in contests if not _structural(c, switch)}
     missing = verdicts.missing(contests, known)
-    missing = [contest for contest in missing if _structural(contest, switch)]
+    missing = [contest for contest in missing if contest.operation not in left_out]
     for contest in missing:
         known[contest.operation, contest.key] = judge(contest, perf_counter)
         mx.clear_cache()
     if missing:
         verdicts.write(path, of, list(known.values()))
-    return list(known.values())
+    return [v for v in known.values() if v.operation not in left_out]
 
 
 def generation(architecture: str) -> int:

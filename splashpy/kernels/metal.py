@@ -29,6 +29,7 @@ SIMD_WIDTH = 32
 SWITCH = "SPLASHPY_KERNELS"
 """Variable that chooses which kernels may run."""
 
+_SILENT_LINES = re.compile(r"^[ \t]*(?://[^\n]*)?\n", re.MULTILINE)
 _REFUSED = re.compile(r"maximum allowed threads per threadgroup \((\d+)\)")
 
 
@@ -54,8 +55,9 @@ class Kernel:
 
     @property
     def header(self) -> str:
-        """Text before the kernel."""
-        return "\n".join(source(name) for name in self.files or (self.name,))
+        """Text before the kernel, without what MLX would carry through every call."""
+        text = "\n".join(source(name) for name in self.files or (self.name,))
+        return _SILENT_LINES.sub("", text)
 
 
 def use_metal() -> bool:
