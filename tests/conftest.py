@@ -6,7 +6,8 @@
 - Random generators start from fixed seeds; hypothesis is derandomized.
 - mlx uses its reference BLAS, where a block of rows equals one-row decoding bit for
   bit. ``SPLASHPY_BLAS=auto`` in the environment overrides it.
-- Tests marked ``metal`` need a Metal GPU.
+- Tests marked ``metal`` need a Metal GPU. Everywhere else MLX computes alone: racing
+  kernels at every load would take longer than the tests.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def clean_environment(
     monkeypatch.setenv("SPLASHPY_HOME", str(home))
     monkeypatch.setenv("HF_HOME", str(home / "hf"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("SPLASHPY_KERNELS", "off")
     return home
 
 

@@ -52,7 +52,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "unpack:UNPACK", "take a package apart", "Models", "PACKAGE -o DIR"
     ),
     "verify": CommandEntry(
-        "verify:VERIFY", "prove that drafts change nothing", "Prove", "[MODEL]"
+        "verify:VERIFY", "prove that drafts change nothing", "Models", "[MODEL]"
     ),
     "train": CommandEntry(
         "train:TRAIN", "train a drafter for a model", "Train", "[MODEL]"
@@ -60,6 +60,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "train data": CommandEntry(
         "train_data:TRAIN_DATA", "write the texts for that", "Train", "[MODEL] [FILE]"
     ),
+    "doctor": CommandEntry("doctor:DOCTOR", "look at this machine", "Other"),
     "help": CommandEntry(
         "help:HELP", "explain a command, an error or a topic", "Other", "[SUBJECT]"
     ),

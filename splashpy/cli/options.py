@@ -94,6 +94,16 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--files", "check the files instead"),
         Option("--full", "with --files: their digests too"),
     ),
+    "Machine": (
+        Option("--kernels", "compare and race every kernel"),
+        Option(
+            "--sustain",
+            "then run each that won for so long",
+            "SECONDS",
+            values.decimal(0, 600),
+            rare=True,
+        ),
+    ),
     "Engine": (
         Option("--revision", "revision of the model", "REV", values.text),
         Option(
@@ -287,6 +297,7 @@ VARIABLES: dict[str, str] = {
     "SPLASHPY_CACHE": "directory for files that may be deleted at any time",
     "SPLASHPY_MAX_CONTEXT": "as --max-context",
     "SPLASHPY_BLAS": "Linux: auto, reference, or the path of a BLAS library",
+    "SPLASHPY_KERNELS": "Metal kernels: off, only NAME,NAME, or all but -NAME,-NAME",
     "HF_HUB_OFFLINE": "1: never use the network (TRANSFORMERS_OFFLINE too)",
     "HF_TOKEN": "key for gated and private repositories",
     "HF_HOME": "where Hugging Face downloads are kept (HF_HUB_CACHE too)",

@@ -35,12 +35,10 @@ from splashpy.drafting.grammar_walk import Scores, walk_within
 from splashpy.drafting.head import DraftHead, TargetDoor
 from splashpy.errors import UsageError
 from splashpy.kernels.candidate_selector import (
-    Lattice,
-    build_lattice,
-    top_candidates,
-    walk_greedy,
-    walk_look_ahead,
-    walk_sampled,
+    Selector,
+    best_path,
+    drawn_path,
+    lattice_of,
 )
 from splashpy.kernels.noise import Purpose, gumbel_rows
 from splashpy.models.dflash2 import DFlashNetwork
@@ -134,7 +132,7 @@ class DFlash2Drafter:
         self._best_path = mx.compile(self._choose_path)
         self._drawn_path = mx.compile(self._draw_path)
         self._lattice_of = mx.compile(self._score)
-        self._walk = walk_look_ahead if look_ahead else walk_greedy
+        self._look_ahead = look_ahead
         mask = self._embed(mx.array([config.mask_token_id]))
         self._mask_rows = mx.repeat(mask, self.block_size - 1, axis=0)
         mx.eval(self._mask_rows)  # once; an unevaluated array is bound to its thread
@@ -245,8 +243,10 @@ class DFlash2Drafter:
         return self._head.id_of(best).astype(mx.int32)
 
     def _choose_path(self, anchor: mx.array, *piece: mx.array) -> mx.array:
-        lattice, candidates = self._lattice(anchor, *self._rows(*piece))
-        return _chosen(candidates, self._walk(lattice))
+        hidden, logits = self._rows(*piece)
+        gates = self._gates(hidden)
+        ahead = self._look_ahead
+        return best_path(self._selector(), logits, gates, anchor, look_ahead=ahead)
 
     def _draw_path(
         self,
@@ -255,31 +255,31 @@ class DFlash2Drafter:
         temperature: mx.array,
         *piece: mx.array,
     ) -> tuple[mx.array, mx.array, mx.array]:
-        lattice, candidates = self._lattice(anchor, *self._rows(*piece))
-        noise = _per_candidate(noise, candidates)
-        path, probs = walk_sampled(lattice, temperature, noise)
-        return _chosen(candidates, path), candidates, probs
+        hidden, logits = self._rows(*piece)
+        gates = self._gates(hidden)
+        return drawn_path(self._selector(), logits, gates, anchor, temperature, noise)
 
     def _score(
         self, anchor: mx.array, *piece: mx.array
     ) -> tuple[tuple[mx.array, mx.array], mx.array]:
-        lattice, candidates = self._lattice(anchor, *self._rows(*piece))
+        hidden, logits = self._rows(*piece)
+        gates = self._gates(hidden)
+        lattice, candidates = lattice_of(self._selector(), logits, gates, anchor)
         return (lattice.first, lattice.following), candidates
 
-    def _lattice(
-        self, anchor: mx.array, hidden: mx.array, logits: mx.array
-    ) -> tuple[Lattice, mx.array]:
-        config, selector = self.config, self._network.candidate_selector
-        places, raw = top_candidates(logits, config.selector_top_k)
-        candidates = self._head.id_of(places)
-        lattice = build_lattice(
-            self._network.transform(raw),
-            candidates,
-            mx.minimum(anchor, config.vocab_size - 1),
-            selector.hidden_projection(hidden),
-            (selector.predecessor_codebook, selector.successor_codebook),
+    def _gates(self, hidden: mx.array) -> mx.array:
+        return self._network.candidate_selector.hidden_projection(hidden)
+
+    def _selector(self) -> Selector:
+        config, codebooks = self.config, self._network.candidate_selector
+        return Selector(
+            codebooks.predecessor_codebook,
+            codebooks.successor_codebook,
+            config.selector_top_k,
+            multiplier=config.output_multiplier,
+            softcap=config.softcap,
+            tokens=self._head.token_ids,
         )
-        return lattice, candidates
 
     def _noise(self, slots: int, sampling: DraftSampling) -> mx.array:
         """Gumbel noise: [K, V], the target's own, when coupled; [K, C] otherwise."""
@@ -334,7 +334,3 @@ def _per_candidate(noise: mx.array, candidates: mx.array) -> mx.array:
     if noise.shape[1] == candidates.shape[1]:
         return noise
     return mx.take_along_axis(noise, candidates, axis=-1)
-
-
-def _chosen(candidates: mx.array, path: mx.array) -> mx.array:
-    return mx.take_along_axis(candidates, path[:, None], axis=-1)[:, 0]

@@ -2,7 +2,7 @@
 """A verify pass's logits become one small array the host can read.
 
 Everything the host needs to know about a cycle is packed together, so that reading it
-is a single synchronisation: [kept, broken, token 0 .. token K].
+is a single synchronisation; ``kernels/accept.py`` tells its form.
 
 Shapes: K drafted tokens, V vocabulary.
 """
@@ -17,10 +17,25 @@ import mlx.core as mx
 from splashpy.drafting.drafter import Proposal
 from splashpy.engine.sequence import Sequence
 from splashpy.errors import ModelResultError
+from splashpy.kernels import gate
+from splashpy.kernels.accept import Draft, End, accept_greedy, accept_sampled, pack
 from splashpy.kernels.noise import Purpose, gumbel_rows, uniforms
-from splashpy.verification.accept import agreement, choose
+from splashpy.kernels.target_topk import (
+    MOST_COUNT,
+    Cut,
+    Distributions,
+    shape_of,
+    target_topk,
+)
+from splashpy.kernels.top_tokens import best_token, broken_rows
+from splashpy.verification.accept import choose
 from splashpy.verification.rejection import reject
-from splashpy.verification.sampling import row_histories, score
+from splashpy.verification.sampling import (
+    SamplingParams,
+    adjust,
+    row_histories,
+    score,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +44,7 @@ class Verdict:
 
     Attributes:
         kept: drafted tokens the target agrees with.
-        run: those tokens and the target's own one after them.
+        run: those tokens and the target's own one after them, up to the answer's end.
     """
 
     kept: int
@@ -47,13 +62,13 @@ def read(decision: mx.array, position: int) -> Verdict:
         ModelResultError: the target computed NaN.
     """
     values: Any = decision.tolist()
-    kept, broken, *choices = values
+    kept, broken, count, *choices = values
     if broken:
         raise ModelResultError(
             f"the model computed NaN after token {position}",
             fix=["repeat the request; if it recurs, the weights may be damaged"],
         )
-    return Verdict(kept, tuple(choices[: kept + 1]))
+    return Verdict(kept, tuple(choices[:count]))
 
 
 def decide(
@@ -68,55 +83,80 @@ def decide(
         position: absolute position of the anchor.
 
     Returns:
-        [K + 3] int32: how many drafted tokens are kept; 1 if a logit is NaN; then the
-        tokens to commit, of which the first kept + 1 count.
+        [K + 4] int32.
     """
-    request = sequence.request
+    request, sampling = sequence.request, sequence.request.sampling
+    left = max(1, sequence.budget - sequence.launched)
+    end = End(left, request.stop_token_ids)
     history = None
-    if request.sampling.looks_back:
+    if sampling.looks_back:
         history = row_histories(
             sequence.tokens[:position],
             sequence.anchor,
             proposal.token_ids,
-            request.sampling.penalty_window,
+            sampling.penalty_window,
             logits.shape[-1],
         )
-    scores = score(logits, request.sampling, history)
-    if proposal.probs is not None and not request.sampling.greedy:
+    if sampling.greedy:
+        tokens, broken = best_token(adjust(logits, sampling, history))
+        return accept_greedy(proposal.token_ids, tokens, broken, end)
+    if _is_sparse(sampling, proposal, logits):
+        target = target_topk(adjust(logits, sampling, history), _cut(sampling))
+        return _sparse_rejection(sequence, target, proposal, position, end)
+    scores, broken = score(logits, sampling, history), broken_rows(logits)
+    if proposal.probs is not None:
         tokens, count = _rejection(sequence, scores, proposal, position)
-        kept = count - 1
-    else:
-        tokens = choose(scores, _noise(sequence, scores, position))
-        kept = agreement(proposal.token_ids, tokens)
-    # A row after the first one that disagrees decides nothing.
-    rows = mx.any(mx.isnan(logits), axis=-1)
-    broken = mx.any(rows & (mx.arange(rows.shape[0]) <= kept))
-    head = mx.stack([kept.astype(mx.int32), broken.astype(mx.int32)])
-    return mx.concatenate([head, tokens])
-
-
-def _noise(sequence: Sequence, scores: mx.array, position: int) -> mx.array | None:
-    """Noise of the positions decided; a point mass needs no other random number.
-
-    Accepting a fixed token while it equals the target's own draw accepts it with
-    exactly its probability, which is the best any rule can do for a point mass.
-    """
-    if sequence.request.sampling.greedy:
-        return None
+        return pack(tokens, count - 1, broken, end)
+    # Accepting a fixed token while it equals the target's own draw accepts it with
+    # exactly its probability, which is the best any rule can do for a point mass.
     rows, vocab = scores.shape
-    return gumbel_rows(sequence.request.seed, position + 1, rows, vocab)
+    noise = gumbel_rows(request.seed, position + 1, rows, vocab)
+    return accept_greedy(proposal.token_ids, choose(scores, noise), broken, end)
+
+
+def _is_sparse(sampling: SamplingParams, proposal: Proposal, logits: mx.array) -> bool:
+    """Whether the few tokens top-k leaves are taken from the logits by a kernel."""
+    few = 0 < sampling.top_k <= min(MOST_COUNT, logits.shape[1])
+    drawn = proposal.probs is not None
+    return drawn and few and gate.allows("target_topk", *shape_of(logits))
+
+
+def _cut(sampling: SamplingParams) -> Cut:
+    return Cut(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
+
+
+def _sparse_rejection(
+    sequence: Sequence,
+    target: Distributions,
+    proposal: Proposal,
+    position: int,
+    end: End,
+) -> mx.array:
+    assert proposal.candidates is not None
+    assert proposal.probs is not None
+    draft = Draft(proposal.token_ids, proposal.candidates, proposal.probs)
+    numbers = _uniforms(sequence, proposal, position)
+    return accept_sampled(draft, target, *numbers, end)
 
 
 def _rejection(
     sequence: Sequence, scores: mx.array, proposal: Proposal, position: int
 ) -> tuple[mx.array, mx.array]:
-    seed, cycle = sequence.request.seed, sequence.cycle
-    first, drafted = position + 1, len(proposal)
     return reject(
         mx.softmax(scores, axis=-1, precise=True),
         proposal.token_ids,
         proposal.candidates,
         proposal.probs,
-        uniforms(seed, first, drafted, cycle, Purpose.ACCEPT),
+        *_uniforms(sequence, proposal, position),
+    )
+
+
+def _uniforms(
+    sequence: Sequence, proposal: Proposal, position: int
+) -> tuple[mx.array, mx.array]:
+    """A number per drafted token, and one for the target's own."""
+    seed, cycle, first = sequence.request.seed, sequence.cycle, position + 1
+    return (
+        uniforms(seed, first, len(proposal), cycle, Purpose.ACCEPT),
         uniforms(seed, first, 1, cycle, Purpose.RESIDUAL)[0],
     )

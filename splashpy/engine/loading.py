@@ -27,6 +27,7 @@ from splashpy.drafting.pace import FREE, Costs
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.costs import measure_costs
 from splashpy.engine.kv_format import kv_format
+from splashpy.engine.row_kernels import choose_kernels
 from splashpy.errors import ModelResultError, PairError, UsageError
 from splashpy.models.dflash2_load import UNPACKED_BITS, load_drafter
 from splashpy.models.loading import load_target
@@ -170,6 +171,7 @@ def choose_kv(target: MlxLmTarget, request: LoadRequest, draft_bytes: int = 0) -
 def _with_drafter(target: MlxLmTarget, request: LoadRequest) -> Loaded:
     options = request.options
     if options.no_draft:
+        choose_kernels(target, None)
         choose_kv(target, request)
         return _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
     drafter, reason = _load_drafter(target, request)
@@ -219,13 +221,16 @@ def _load_drafter(
     options = request.options
     directory = request.draft if options.draft is None else Path(options.draft)
     if directory is None:
+        choose_kernels(target, None)
         return None, "the package has no drafter"
     try:
         network = load_drafter(directory, target.facts, bits=options.draft_bits)
     except PairError as error:
         if options.draft is not None:
             raise
+        choose_kernels(target, None)
         return None, f"{error.message}: {error.why}"
+    choose_kernels(target, network)
     drafter = DFlash2Drafter(network, target, block_size=options.block_size)
     reason = check_taps(target, drafter.feature_layers)
     return (None, reason) if reason else (drafter, "")

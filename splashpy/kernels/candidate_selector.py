@@ -9,6 +9,10 @@ neighbouring candidates are computed at once; the walk then only picks rows.
 Candidates are ordered by logit, equal logits by id, and equal scores go to the first
 candidate, so the path is the same on every device.
 
+As kernels this is two launches: the largest logits of every shard of the vocabulary
+(``top_tokens.py``), then one threadgroup that merges them and walks. It scores only the
+transitions from tokens the walk reaches.
+
 Shapes: K slots, V vocabulary, C candidates, R selector rank.
 Source: ``CandidateSelector.select`` in dflash 0.1.0, model_mlx.py (MIT), with sums in
 float32.
@@ -20,9 +24,12 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-# Two small sorts replace one of the whole vocabulary: first the blocks with the
-# largest maxima, then the tokens of those blocks.
-_BLOCK = 128
+from splashpy.kernels import gate, metal
+from splashpy.kernels.top_tokens import top_shards, top_tokens
+
+_MOST_SLOTS = 15
+_MOST_COUNT = 32  # a lane per candidate
+_WALK_THREADS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +50,121 @@ class Lattice:
         return self.first if previous is None else self.following[slot - 1, previous]
 
 
-def top_candidates(logits: mx.array, count: int) -> tuple[mx.array, mx.array]:
-    """The largest logits of every row.
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What a drafter brings to the choice.
+
+    Attributes:
+        predecessor: [V, R] codebook of the token before.
+        successor: [V, R] codebook of the token after.
+        count: C.
+        multiplier: of the head's logits.
+        softcap: bound the multiplied logits approach; None leaves them.
+        tokens: [M] int32, the token of every row of a restricted head; None where row
+            and token agree.
+    """
+
+    predecessor: mx.array
+    successor: mx.array
+    count: int
+    multiplier: float = 1.0
+    softcap: float | None = None
+    tokens: mx.array | None = None
+
+    def scaled(self, logits: mx.array) -> mx.array:
+        """The logits as the drafter was trained to read them; monotone."""
+        logits = logits * self.multiplier
+        cap = self.softcap
+        return logits if cap is None else cap * mx.tanh(logits / cap)
+
+
+def best_path(
+    selector: Selector,
+    logits: mx.array,
+    gates: mx.array,
+    anchor: mx.array,
+    *,
+    look_ahead: bool = False,
+) -> mx.array:
+    """The path a greedy drafter proposes.
 
     Args:
-        logits: [K, V], any float dtype.
-        count: C, at most V.
+        selector: codebooks and scale.
+        logits: [K, M] of the head, any float dtype.
+        gates: [K, R] projected hidden rows.
+        anchor: [] int32, the token before slot 0.
+        look_ahead: choose by the expected number of accepted tokens instead of slot
+            by slot.
 
     Returns:
-        ids [K, C] int32 and values [K, C] float32, largest first; equal values in
-        order of their ids.
-
-    Raises:
-        ValueError: C exceeds V.
+        [K] int32 token ids.
     """
-    rows, vocab = logits.shape
-    if count > vocab:
-        raise ValueError(f"{count} candidates of {vocab} tokens")
-    values = logits.astype(mx.float32)
-    if vocab <= 2 * count * _BLOCK:
-        return _sorted_largest(values, mx.arange(vocab)[None], count)
-    # A token among the C largest lies in a block among those with the C largest
-    # maxima: each block before its own holds a larger token.
-    blocks = mx.pad(
-        values, [(0, 0), (0, -vocab % _BLOCK)], constant_values=-mx.inf
-    ).reshape(rows, -1, _BLOCK)
-    chosen, _ = top_candidates(blocks.max(axis=-1), count)
-    ids = (chosen[..., None] * _BLOCK + mx.arange(_BLOCK)).reshape(rows, -1)
-    inside = mx.take_along_axis(blocks, chosen[..., None], axis=1).reshape(rows, -1)
-    return _sorted_largest(inside, ids, count)
+    if _eligible(selector, logits, gates):
+        return _walk_metal(selector, logits, gates, anchor, look_ahead=look_ahead)
+    lattice, candidates = lattice_of(selector, logits, gates, anchor)
+    path = (walk_look_ahead if look_ahead else walk_greedy)(lattice)
+    return _chosen(candidates, path)
+
+
+def drawn_path(
+    selector: Selector,
+    logits: mx.array,
+    gates: mx.array,
+    anchor: mx.array,
+    temperature: mx.array,
+    noise: mx.array,
+) -> tuple[mx.array, mx.array, mx.array]:
+    """A path drawn slot by slot.
+
+    Args:
+        selector: codebooks and scale.
+        logits: [K, M] of the head, any float dtype.
+        gates: [K, R] projected hidden rows.
+        anchor: [] int32, the token before slot 0.
+        temperature: [] float32, above 0.
+        noise: Gumbel noise, [K, C] of the candidates or [K, V] of the tokens.
+
+    Returns:
+        [K] int32 token ids; [K, C] int32, the candidates; [K, C] float32, the
+        distribution each token was drawn from.
+    """
+    if _eligible(selector, logits, gates):
+        return _draw_metal(selector, logits, gates, anchor, temperature, noise)
+    lattice, candidates = lattice_of(selector, logits, gates, anchor)
+    if noise.shape[1] != selector.count:
+        noise = mx.take_along_axis(noise, candidates, axis=-1)
+    path, probs = walk_sampled(lattice, temperature, noise)
+    return _chosen(candidates, path), candidates, probs
+
+
+def lattice_of(
+    selector: Selector, logits: mx.array, gates: mx.array, anchor: mx.array
+) -> tuple[Lattice, mx.array]:
+    """The candidates of every slot and their scores, for a walk of one's own.
+
+    Args:
+        selector: codebooks and scale.
+        logits: [K, M] of the head, any float dtype.
+        gates: [K, R] projected hidden rows.
+        anchor: [] int32, the token before slot 0.
+
+    Returns:
+        The scores, and [K, C] int32 token ids.
+    """
+    places, raw = top_tokens(logits, selector.count)
+    candidates = places if selector.tokens is None else selector.tokens[places]
+    lattice = build_lattice(
+        selector.scaled(raw),
+        candidates,
+        mx.minimum(anchor, selector.successor.shape[0] - 1),
+        gates,
+        (selector.predecessor, selector.successor),
+    )
+    return lattice, candidates
+
+
+def _chosen(candidates: mx.array, path: mx.array) -> mx.array:
+    return mx.take_along_axis(candidates, path[:, None], axis=-1)[:, 0]
 
 
 def build_lattice(
@@ -171,19 +264,147 @@ def walk_sampled(
     return mx.stack(path).astype(mx.int32), mx.stack(probs)
 
 
-def _sorted_largest(
-    values: mx.array, ids: mx.array, count: int
-) -> tuple[mx.array, mx.array]:
-    """The ``count`` largest values, equal ones by id; no two sort keys are equal."""
-    bits = (values + 0.0).view(mx.uint32)  # + 0.0: minus zero equals zero
-    negative = bits >> 31 == 1
-    ascending = mx.where(negative, ~bits, bits | 0x80000000).astype(mx.uint64)
-    keys = (ascending << 32) | (~ids.astype(mx.uint32)).astype(mx.uint64)
-    places = mx.argpartition(keys, -count, axis=-1)[..., -count:]
-    order = mx.argsort(mx.take_along_axis(keys, places, axis=-1), axis=-1)
-    places = mx.take_along_axis(places, order, axis=-1)[..., ::-1]
-    ids = mx.broadcast_to(ids, values.shape)
-    return (
-        mx.take_along_axis(ids, places, axis=-1).astype(mx.int32),
-        mx.take_along_axis(values, places, axis=-1),
+_SHARED = """
+    threadgroup float unary[SLOTS * COUNT];
+    threadgroup uint candidates[SLOTS * COUNT];
+    const uint lane = thread_index_in_simdgroup;
+    const uint simdgroup = simdgroup_index_in_threadgroup;
+    gather_candidates_at<SLOTS, COUNT, LISTS, MAPPED>(
+        values, ids, tokens, unary, candidates, scale[0], scale[1], SHARDS, VOCAB, lane,
+        simdgroup, simdgroups_per_threadgroup);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    const uint first = min(uint(anchor), uint(VOCAB) - 1u);
+"""
+_INPUTS = (
+    *("values", "ids", "tokens", "gates", "predecessor", "successor"),
+    *("anchor", "scale"),
+)
+_WALK = metal.Kernel(
+    name="select_walk",
+    files=("top_tokens", "candidate_selector"),
+    inputs=_INPUTS,
+    outputs=("path",),
+    body=_SHARED
+    + """
+    threadgroup float scores[2 * COUNT];
+    walk_at<SLOTS, COUNT, RANK, false, false>(
+        unary, candidates, scores, gates, predecessor, successor, scale, path, path,
+        (device float*)path, 1.0f, first, VOCAB, thread_position_in_threadgroup.x, lane,
+        simdgroup, simdgroups_per_threadgroup);
+    """,
+)
+_LOOK_AHEAD = metal.Kernel(
+    name="select_look_ahead",
+    files=_WALK.files,
+    inputs=_INPUTS,
+    outputs=("path",),
+    body=_SHARED
+    + """
+    threadgroup float table[COUNT + (SLOTS - 1) * COUNT * COUNT];
+    threadgroup float ahead[2 * COUNT];
+    threadgroup uint choice[SLOTS * COUNT];
+    look_ahead_at<SLOTS, COUNT, RANK>(
+        unary, candidates, table, ahead, choice, gates, predecessor, successor, path,
+        first, thread_position_in_threadgroup.x, lane, simdgroup,
+        simdgroups_per_threadgroup);
+    """,
+)
+_DRAW = metal.Kernel(
+    name="select_draw",
+    files=_WALK.files,
+    inputs=(*_INPUTS, "noise", "temperature"),
+    outputs=("path", "offered", "probs"),
+    body=_SHARED
+    + """
+    threadgroup float scores[2 * COUNT];
+    walk_at<SLOTS, COUNT, RANK, true, BY_TOKEN>(
+        unary, candidates, scores, gates, predecessor, successor, noise, path, offered,
+        probs, temperature, first, NOISE_WIDTH, thread_position_in_threadgroup.x, lane,
+        simdgroup, simdgroups_per_threadgroup);
+    """,
+)
+
+
+def shape_of(selector: Selector, logits: mx.array) -> gate.Shape:
+    """What the verdict on a choice is filed under."""
+    return *logits.shape, selector.count, selector.successor.shape[1], str(logits.dtype)
+
+
+def _eligible(selector: Selector, logits: mx.array, gates: mx.array) -> bool:
+    slots, rows = logits.shape
+    fits = (
+        0 < slots <= _MOST_SLOTS
+        and selector.count <= min(_MOST_COUNT, rows)
+        and gates.shape == (slots, selector.successor.shape[1])
     )
+    return fits and gate.allows("candidate_selector", *shape_of(selector, logits))
+
+
+def _walk_metal(
+    selector: Selector,
+    logits: mx.array,
+    gates: mx.array,
+    anchor: mx.array,
+    *,
+    look_ahead: bool,
+) -> mx.array:
+    inputs, template = _operands(selector, logits, gates, anchor)
+    kernel = _LOOK_AHEAD if look_ahead else _WALK
+    threads = metal.whole_simdgroups(_WALK_THREADS, kernel.name)
+    return metal.build(kernel)(
+        inputs=inputs,
+        template=template,
+        grid=(threads, 1, 1),
+        threadgroup=(threads, 1, 1),
+        output_shapes=[(logits.shape[0],)],
+        output_dtypes=[mx.int32],
+    )[0]
+
+
+def _draw_metal(
+    selector: Selector,
+    logits: mx.array,
+    gates: mx.array,
+    anchor: mx.array,
+    temperature: mx.array,
+    noise: mx.array,
+) -> tuple[mx.array, mx.array, mx.array]:
+    inputs, template = _operands(selector, logits, gates, anchor)
+    width = noise.shape[1]
+    template += [("BY_TOKEN", width != selector.count), ("NOISE_WIDTH", width)]
+    threads = metal.whole_simdgroups(_WALK_THREADS, _DRAW.name)
+    offered = (logits.shape[0], selector.count)
+    path, candidates, probs = metal.build(_DRAW)(
+        inputs=[*inputs, noise, temperature.astype(mx.float32)],
+        template=template,
+        grid=(threads, 1, 1),
+        threadgroup=(threads, 1, 1),
+        output_shapes=[(logits.shape[0],), offered, offered],
+        output_dtypes=[mx.int32, mx.int32, mx.float32],
+    )
+    return path, candidates, probs
+
+
+def _operands(
+    selector: Selector, logits: mx.array, gates: mx.array, anchor: mx.array
+) -> tuple[list[mx.array], list[tuple[str, int]]]:
+    """Inputs and template values that all walks share; launches the shards."""
+    shards = top_shards(logits, selector.count)
+    mapped = selector.tokens is not None
+    tokens = selector.tokens if selector.tokens is not None else mx.zeros(1, mx.int32)
+    scale = mx.array([selector.multiplier, selector.softcap or 0.0])
+    vocab, rank = selector.successor.shape
+    inputs = [
+        *(shards.values, shards.ids, tokens, gates),
+        *(selector.predecessor, selector.successor, anchor, scale),
+    ]
+    template = [
+        ("SLOTS", logits.shape[0]),
+        ("COUNT", selector.count),
+        ("LISTS", shards.lists),
+        ("MAPPED", mapped),
+        ("SHARDS", shards.count),
+        ("VOCAB", vocab),
+        ("RANK", rank),
+    ]
+    return inputs, template

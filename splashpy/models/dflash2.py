@@ -22,9 +22,12 @@ from collections.abc import Callable
 import mlx.core as mx
 import mlx.nn as nn
 
-from splashpy.kernels.dynamic_causal_conv import dynamic_causal_conv
+from splashpy.kernels.add_rms_norm import add_rms_norm
+from splashpy.kernels.attention_rows import attention_rows
+from splashpy.kernels.dynamic_causal_conv import Norm, conv_finish, conv_prepare
 from splashpy.models.dflash2_config import DFlashConfig
 from splashpy.models.dflash2_context import DrafterContext
+from splashpy.models.row_layers import gated
 
 Mask = mx.array | str | None
 Projection = Callable[[mx.array, mx.array], list[tuple[mx.array, mx.array]]]
@@ -136,6 +139,8 @@ class DFlashNetwork(nn.Module):
     ) -> mx.array:
         """Block rows attend to the context and to each other, [1, H, L, d]."""
         scale = self.config.head_dim**-0.5
+        if mask is None or isinstance(mask, str):
+            return attention_rows(queries, *rows, scale, causal=mask == "causal")
         return mx.fast.scaled_dot_product_attention(
             queries, *rows, scale=scale, mask=mask
         )
@@ -178,7 +183,7 @@ class DecoderLayer(nn.Module):
 
         Returns:
             Queries, keys and values, [..., H, L, d] each, and the corrections of the
-            convolution after the attention (empty in version 1).
+            convolutions around the attention (empty in version 1).
         """
         x, after = self._convolved("attention_conv", self.input_layernorm(hidden))
         return *self.self_attn.heads(x, position), after
@@ -197,17 +202,18 @@ class DecoderLayer(nn.Module):
             [..., L, D].
         """
         out = self.self_attn.output(attended)
-        hidden = hidden + self._finished("attention_conv", out, after)
-        x, after = self._convolved("mlp_conv", self.post_attention_layernorm(hidden))
-        return hidden + self._finished("mlp_conv", self.mlp(x), after)
+        norm = self.post_attention_layernorm
+        conv: DynamicCausalConv | None = self.get("attention_conv")
+        if conv is None:
+            hidden, x = add_rms_norm(out, hidden, norm.weight, norm.eps)
+            return hidden + self.mlp(x)
+        hidden, x = conv.finish_and_norm(out, after, hidden, (norm.weight, norm.eps))
+        x, after = self._convolved("mlp_conv", x)
+        return self.mlp_conv.finish(self.mlp(x), after, hidden)
 
     def _convolved(self, name: str, x: mx.array) -> tuple[mx.array, mx.array]:
         conv: DynamicCausalConv | None = self.get(name)
         return (x, mx.zeros(0)) if conv is None else conv.prepare(x)
-
-    def _finished(self, name: str, out: mx.array, after: mx.array) -> mx.array:
-        conv: DynamicCausalConv | None = self.get(name)
-        return out if conv is None else conv.finish(out, after)
 
 
 class Attention(nn.Module):
@@ -280,7 +286,7 @@ class MLP(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         """[..., L, D] to [..., L, D]."""
-        return self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(gated(self.gate_proj, self.up_proj, x))
 
 
 class DynamicCausalConv(nn.Module):
@@ -300,19 +306,32 @@ class DynamicCausalConv(nn.Module):
         self._taps, self._group_size = taps, config.conv_group_size
 
     def prepare(self, x: mx.array) -> tuple[mx.array, mx.array]:
-        """The convolved input, and the corrections :meth:`finish` needs."""
-        dynamic = mx.unflatten(self.kernel_projection(x), -1, (2 * self._taps, -1))
-        before, after = mx.split(dynamic, 2, axis=-2)
-        return self._convolve(x, before, 0), after
+        """The convolved input, and the corrections of both sides."""
+        predicted = mx.unflatten(self.kernel_projection(x), -1, (2 * self._taps, -1))
+        before = self.base_kernel[0]
+        return conv_prepare(
+            x, predicted, before, group_size=self._group_size
+        ), predicted
 
-    def finish(self, out: mx.array, dynamic: mx.array) -> mx.array:
-        """The convolved output of the sublayer."""
-        return self._convolve(out, dynamic, 1)
+    def finish(
+        self, out: mx.array, predicted: mx.array, residual: mx.array
+    ) -> mx.array:
+        """The stream with the convolved output of the sublayer added."""
+        after = self.base_kernel[1]
+        size = self._group_size
+        return conv_finish(out, predicted, after, residual, group_size=size)[0]
 
-    def _convolve(self, x: mx.array, dynamic: mx.array, side: int) -> mx.array:
-        return dynamic_causal_conv(
-            x, dynamic, self.base_kernel[side], group_size=self._group_size
+    def finish_and_norm(
+        self, out: mx.array, predicted: mx.array, residual: mx.array, norm: Norm
+    ) -> tuple[mx.array, mx.array]:
+        """:meth:`finish`, and the norm of its result."""
+        after = self.base_kernel[1]
+        size = self._group_size
+        stream, normed = conv_finish(
+            out, predicted, after, residual, norm, group_size=size
         )
+        assert normed is not None
+        return stream, normed
 
 
 class CandidateSelector(nn.Module):

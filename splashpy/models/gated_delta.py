@@ -33,6 +33,7 @@ from mlx_lm.models.qwen3_5 import GatedDeltaNet
 from mlx_lm.models.qwen3_next import Qwen3NextGatedDeltaNet
 
 from splashpy.kernels import metal
+from splashpy.models.delta_rows import BlockCall, DeltaRows
 from splashpy.models.recurrent_lane import Arrays
 
 Replay = Callable[[Sequence[Arrays], int], Sequence[Sequence[mx.array]]]
@@ -77,9 +78,25 @@ class DeltaRecorder:
         self._bias = mx.stack([layer.dt_bias for layer in self._layers])[:, None]
         mx.eval(self._log_decay, self._bias)
         self._compiled: dict[int, Callable[..., list[mx.array]]] = {}
+        self._blocks: list[DeltaRows] = []
+        self._block_calls: list[BlockCall | None] = [None for _ in layers]
+
+    def use_row_kernels(self) -> None:
+        """Let blocks of Qwen3.5's layers run as kernels, where they are allowed to."""
+        if not isinstance(self._layers[0], GatedDeltaNet) or self._blocks:
+            return
+        for index, layer in enumerate(self._layers):
+            block = DeltaRows(layer)
+            layer.__class__ = _rows_class(type(layer), index, block, self._block_calls)
+            self._blocks.append(block)
+            self._watched.append(layer)
 
     def take(self) -> Replay:
         """A replay of the last pass; the recorder forgets the pass itself."""
+        blocks = list(self._block_calls)
+        if all(blocks):
+            self.drop()
+            return partial(self._after_blocks, blocks)
         taken = [dict(calls) for calls in self._calls]
         self.drop()
 
@@ -100,13 +117,22 @@ class DeltaRecorder:
         """Forget the last pass, so that its arrays can be freed."""
         for calls in self._calls:
             calls.clear()
+        self._block_calls[:] = [None for _ in self._layers]
 
     def remove(self) -> None:
         """Give every module its own class back."""
         for module in self._watched:
             module.__class__ = type(module).__mro__[1]
         self._watched.clear()
+        self._blocks.clear()
         self.drop()
+
+    def _after_blocks(
+        self, calls: list[Any], before: Sequence[Arrays], rows: int
+    ) -> list[list[mx.array]]:
+        """A replay of blocks that ran as kernels: their own record is enough."""
+        pairs = zip(self._blocks, calls, strict=True)
+        return [list(block.after(call, rows)) for block, call in pairs]
 
     def _states(
         self,
@@ -198,3 +224,20 @@ def _watched_class(parent: type[nn.Module], name: str, calls: Calls) -> type[nn.
         return out
 
     return type(f"Watched{parent.__name__}", (parent,), {"__call__": call})
+
+
+def _rows_class(
+    parent: type[nn.Module],
+    index: int,
+    block: DeltaRows,
+    calls: list[BlockCall | None],
+) -> type[nn.Module]:
+    def call(
+        self: nn.Module, inputs: mx.array, mask: Any = None, cache: Any = None
+    ) -> mx.array:
+        if not block.takes(inputs, mask, cache):
+            return parent.__call__(self, inputs, mask, cache)
+        out, calls[index] = block(inputs, cache)
+        return out
+
+    return type(f"Rows{parent.__name__}", (parent,), {"__call__": call})

@@ -6,7 +6,7 @@ bias each. No row's numbers depend on another's, so a block leaves the same bits
 rows one by one, and a roll back stays a change of one number.
 
 Attention reads the rows as numbers of the layer's own type: those of one layer at a
-time exist in full width while it computes.
+time exist in full width while it computes, unless a kernel reads them packed.
 
 Shapes: B batch (1), H key/value heads, L new rows, d head dimension.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
+from splashpy.kernels.attention_rows import PackedHeads
 from splashpy.models.attention_lanes import LaneKV
 
 GROUP = 64
@@ -68,6 +69,12 @@ class LaneQ8(LaneKV):
     def rounds(self) -> bool:
         """Whether the rows read so far are kept in 8 bits."""
         return bool(self._buffers)
+
+    @property
+    def packed(self) -> tuple[PackedHeads, PackedHeads]:
+        """Keys and values of every row held, as they lie in memory."""
+        parts = [buffer[..., : self.offset, :] for buffer in self._buffers]
+        return PackedHeads(*parts[:_PARTS]), PackedHeads(*parts[_PARTS:])
 
     @property
     def arrays(self) -> list[mx.array]:

@@ -30,6 +30,7 @@ from splashpy.models.architecture import (
 from splashpy.models.gated_delta import DeltaRecorder, find_delta_layers
 from splashpy.models.head_rows import Head, take_rows
 from splashpy.models.quantized_lane import LaneQ8
+from splashpy.models.row_layers import use_row_kernels
 from splashpy.models.state import BLOCK_ROWS, TargetState
 from splashpy.models.tap import Taps
 from splashpy.protocol import KvFormat
@@ -226,6 +227,12 @@ class MlxLmTarget:
     def run_whole(self) -> None:
         """Run the whole model in every pass: its head is not the one known."""
         self._whole = True
+
+    def use_row_kernels(self) -> None:
+        """Let passes of a few rows run kernels, where they are allowed to."""
+        use_row_kernels(self._model)
+        if self._recorder:
+            self._recorder.use_row_kernels()
 
     def forget_recurrence(self) -> None:
         """Read kept tokens again instead of running a recurrence again."""

@@ -94,12 +94,7 @@ def score(
     Returns:
         [R, V] float32, -inf where a token cannot be drawn.
     """
-    if params.logit_bias:
-        logits = logits + _bias_row(params.logit_bias, logits.shape[-1])
-    if params.looks_back:
-        if history is None:
-            raise ValueError("penalties need the history of every row")
-        logits = _penalize(logits, params, history)
+    logits = adjust(logits, params, history)
     if params.greedy:
         return logits
     # Relative to the best token, so that a low temperature cannot overflow.
@@ -116,6 +111,19 @@ def score(
         best = mx.max(logits, axis=-1, keepdims=True)
         low = logits < best + mx.log(mx.array(params.min_p))
         logits = mx.where(low, -mx.inf, logits)
+    return logits
+
+
+def adjust(
+    logits: mx.array, params: SamplingParams, history: mx.array | None = None
+) -> mx.array:
+    """The part of :func:`score` before the temperature: bias and penalties."""
+    if params.logit_bias:
+        logits = logits + _bias_row(params.logit_bias, logits.shape[-1])
+    if params.looks_back:
+        if history is None:
+            raise ValueError("penalties need the history of every row")
+        logits = _penalize(logits, params, history)
     return logits
 
 

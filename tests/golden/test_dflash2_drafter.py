@@ -11,7 +11,8 @@ import pytest
 
 from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import DraftSampling
-from splashpy.kernels.candidate_selector import build_lattice, top_candidates
+from splashpy.kernels.candidate_selector import build_lattice
+from splashpy.kernels.top_tokens import top_tokens
 
 if TYPE_CHECKING:
     from tests.golden.conftest import DrafterCase
@@ -106,9 +107,7 @@ def test_the_drafter_proposes_the_stored_path(drafter_case: DrafterCase) -> None
 def test_the_same_candidates_are_considered(drafter_case: DrafterCase) -> None:
     case = drafter_case
     for n in range(len(case.cycles)):
-        ids, _ = top_candidates(
-            case.array(n, "logits"), case.network.config.selector_top_k
-        )
+        ids, _ = top_tokens(case.array(n, "logits"), case.network.config.selector_top_k)
         by_id = mx.sort(ids, axis=-1)
         assert by_id.tolist() == case.array(n, "candidates_by_id").tolist()
 
@@ -124,9 +123,7 @@ def test_candidates_scores_and_proposal_distributions_agree(
         gate = selector.hidden_projection(case.array(n, "hidden")[1:])
         assert_close(gate, case.array(n, "hidden_projected"), case.tolerance)
 
-        ids, unary = top_candidates(
-            case.array(n, "logits"), network.config.selector_top_k
-        )
+        ids, unary = top_tokens(case.array(n, "logits"), network.config.selector_top_k)
         by_id = mx.argsort(ids, axis=-1)
         ids = mx.take_along_axis(ids, by_id, axis=-1)
         unary = mx.take_along_axis(unary, by_id, axis=-1)

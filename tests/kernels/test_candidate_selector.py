@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from splashpy.kernels.candidate_selector import (
     Lattice,
     build_lattice,
-    top_candidates,
     walk_greedy,
     walk_look_ahead,
     walk_sampled,
 )
 from splashpy.kernels.noise import gumbel_rows
+from splashpy.kernels.top_tokens import top_tokens
 
 
 def lattice(slots: int, count: int, seed: int) -> Lattice:
@@ -39,7 +39,7 @@ def test_candidates_are_the_largest_and_ties_go_to_the_lower_id(
 ) -> None:
     logits = mx.random.randint(-levels, levels, (3, vocab), key=mx.random.key(seed))
     logits = logits.astype(mx.float32) / 8
-    ids, values = top_candidates(logits, 16)
+    ids, values = top_tokens(logits, 16)
     expected = np.argsort(-np.array(logits), axis=-1, kind="stable")[:, :16]
     assert ids.tolist() == expected.tolist()
     assert mx.array_equal(values, mx.take_along_axis(logits, ids, axis=-1))
@@ -49,13 +49,13 @@ def test_candidates_are_the_largest_and_ties_go_to_the_lower_id(
 def test_forbidden_and_signed_zero_logits_keep_their_order(vocab: int) -> None:
     logits = mx.full((1, vocab), -mx.inf)
     logits[0, 30], logits[0, 7], logits[0, 20] = 0.0, -0.0, -1.0
-    ids, _ = top_candidates(logits, 5)
+    ids, _ = top_tokens(logits, 5)
     assert ids.tolist() == [[7, 30, 20, 0, 1]]
 
 
 def test_more_candidates_than_tokens_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="5 candidates of 4 tokens"):
-        top_candidates(mx.zeros((2, 4)), 5)
+    with pytest.raises(ValueError, match="the 5 largest of 4 tokens"):
+        top_tokens(mx.zeros((2, 4)), 5)
 
 
 @given(slots=st.integers(1, 4), seed=st.integers(0, 50))

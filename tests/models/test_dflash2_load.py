@@ -135,7 +135,7 @@ def test_matrices_are_packed_at_load_and_nothing_else(bits: int) -> None:
     # In float32 the same values are unpacked: bfloat16 rounding is between them.
     unpacked = load_drafter(STORED, FACTS, bits=bits, dtype=mx.float32)
     assert {a.dtype for a in parameters(unpacked).values()} == {mx.float32}
-    assert mx.abs(hidden_rows(network) - hidden_rows(unpacked)).max().item() < 0.15
+    assert mx.abs(hidden_rows(network) - hidden_rows(unpacked)).max().item() < 0.2
     # And the rounding of the weights is much larger than that for 4 bits.
     exact = hidden_rows(load_drafter(STORED, FACTS, dtype=mx.float32))
     error = mx.abs(hidden_rows(unpacked) - exact).max().item()
@@ -169,7 +169,7 @@ def test_a_packed_file_is_kept_as_it_is_or_unpacked(
 
     unpacked = load_drafter(folder, FACTS, bits=16, dtype=mx.bfloat16)
     assert not isinstance(unpacked.layers[0].self_attn.q_proj, nn.QuantizedLinear)
-    assert mx.abs(hidden_rows(kept) - hidden_rows(unpacked)).max().item() < 0.15
+    assert mx.abs(hidden_rows(kept) - hidden_rows(unpacked)).max().item() < 0.2
 
 
 def test_packed_tensors_without_a_quantization_key_are_refused(write: Write) -> None:

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
-RUNTIME = ("findings", "hooks", "lanes", "launch", "memory")
+RUNTIME = ("cache", "findings", "hooks", "lanes", "launch", "memory")
 
 _COMMON = ["-std=gnu++17", "-fPIC", "-fvisibility=hidden"]
 _RUNTIME_FLAGS = [*_COMMON, "-O2", "-g0"]

@@ -20,6 +20,7 @@ from msl.signature import Input, Kernel, TemplateValue, generate
 
 MOST_BUFFERS = 31
 MOST_THREADS = 1024
+CACHE_LINE = 128
 REDUCTIONS = ("butterfly", "ascending", "descending")
 _MOST_FINDINGS = 32  # as in runtime/findings.cpp
 _INPUT, _OUTPUT, _TABLE = 0, 1, 2
@@ -36,6 +37,7 @@ class _Buffer(ctypes.Structure):
         ("bytes_read", ctypes.c_uint64),
         ("bytes_written", ctypes.c_uint64),
         ("bytes_fetched", ctypes.c_uint64),
+        ("bytes_moved", ctypes.c_uint64),
     )
 
 
@@ -57,6 +59,7 @@ class _Launch(ctypes.Structure):
         ("reduction_order", ctypes.c_int32),
         ("step_limit", ctypes.c_uint64),
         ("threadgroup_bytes_limit", ctypes.c_uint64),
+        ("cache_lines", ctypes.c_uint64),
         ("buffers", ctypes.POINTER(_Buffer)),
         ("buffer_count", ctypes.c_int32),
         ("findings", ctypes.POINTER(_Finding)),
@@ -76,6 +79,9 @@ class Emulation:
         threadgroup_bytes: threadgroup memory of the device.
         step_limit: memory accesses after which a launch counts as endless.
         holes: outputs that the kernel need not fill.
+        cache_bytes: of the cache before memory that ``Traffic.moved`` is counted with,
+            in lines of :data:`CACHE_LINE` bytes; 0 counts nothing. A device has
+            megabytes; tests are small, so theirs is small as well.
     """
 
     seed: int = 0
@@ -84,6 +90,7 @@ class Emulation:
     threadgroup_bytes: int = 32768
     step_limit: int = 20_000_000
     holes: frozenset[str] = frozenset()
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +124,14 @@ class Traffic:
         read: by every load of every lane.
         fetched: each byte counted once per threadgroup that loads it.
         written: by every store.
+        moved: between memory and a cache that all threadgroups share: whole lines that
+            were not in it when they were read, and written bytes that leave it.
     """
 
     read: int
     fetched: int
     written: int
+    moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +362,7 @@ def _run(
         reduction_order=REDUCTIONS.index(emulation.reduction),
         step_limit=emulation.step_limit,
         threadgroup_bytes_limit=emulation.threadgroup_bytes,
+        cache_lines=emulation.cache_bytes // CACHE_LINE,
         buffers=buffers,
         buffer_count=len(buffers),
         findings=found,
@@ -368,7 +379,9 @@ def _run(
             text += f" (the earlier access is in line {earlier})"
         findings.append(Finding(raw.kind.decode(), text, line, code))
     return findings, {
-        b.name.decode(): Traffic(b.bytes_read, b.bytes_fetched, b.bytes_written)
+        b.name.decode(): Traffic(
+            b.bytes_read, b.bytes_fetched, b.bytes_written, b.bytes_moved
+        )
         for b in buffers
         if b.role != _TABLE
     }

@@ -13,7 +13,21 @@ from dataclasses import dataclass
 import mlx.core as mx
 import numpy as np
 
-Array = mx.array | np.ndarray | bool | int | float
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """An MLX array as it lies in memory when it is a view of a larger one.
+
+    Attributes:
+        dtype: its element type.
+        array: its elements, or their bits, with strides of the larger array.
+    """
+
+    dtype: mx.Dtype
+    array: np.ndarray
+
+
+Array = mx.array | np.ndarray | Spread | bool | int | float
 
 _NUMPY = {
     mx.bool_: np.bool_,
@@ -73,10 +87,24 @@ def operand(value: Array, *, row_contiguous: bool) -> Operand:
 def _as_numpy(value: Array) -> tuple[mx.Dtype, np.ndarray]:
     if isinstance(value, bool | int | float):
         value = mx.array(value)
+    if isinstance(value, Spread):
+        return value.dtype, value.array
     if isinstance(value, mx.array):
         bits = value.view(mx.uint16) if value.dtype == mx.bfloat16 else value
         return value.dtype, np.array(bits)
     return _MLX[value.dtype], value
+
+
+def spread(value: mx.array, rows: int = 3) -> Spread:
+    """Lay an array out as the first rows of one with ``rows`` more.
+
+    Rows are the last axis but one, as in a buffer of keys that has room to grow.
+    """
+    dtype, array = _as_numpy(value)
+    shape = (*array.shape[:-2], array.shape[-2] + rows, array.shape[-1])
+    wide = np.zeros(shape, array.dtype)
+    wide[..., : array.shape[-2], :] = array
+    return Spread(dtype, wide[..., : array.shape[-2], :])
 
 
 def _known(array: np.ndarray, size: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from msl.lint import Remark, lint
 
 FAULTS = {
     "double total = 0;": "Metal has no double",
-    "int* p = new int[4];": "Metal has no heap",
+    "thread int* p = new int[4];": "Metal has no heap",
     "float y = std::exp(1.0f);": "Metal has no std",
     "static float seen;": "a kernel has no static variables",
     "// one lane per grid_size\n": "the comment makes MLX add the parameter grid_size",
@@ -37,3 +37,40 @@ def test_the_header_may_name_attributes_but_not_use_double() -> None:
 def test_a_correct_kernel_has_no_faults(name: str) -> None:
     case = CASES[name]
     assert lint(case.source, case.header, list(case.inputs)) == []
+
+
+HEADERS = {
+    "inline float f(float* x) { return x[0]; }": "the pointer x has no address space",
+    "template <typename T> inline void f(T& x) {}": (
+        "the reference x has no address space"
+    ),
+    "inline void f(device float* x) { float* y = x; }": (
+        "the pointer y has no address space"
+    ),
+    "struct S { int a; }; inline int f(const S& s) { return s.a; }": (
+        "the reference s has no address space"
+    ),
+    "inline void f(threadgroup float* x) { threadgroup float y[8]; }": (
+        "threadgroup memory is reserved in a kernel only"
+    ),
+    "inline int f(int n) { return n ? f(n - 1) : 0; }": "f calls itself",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_declaration_that_a_device_refuses_is_seen(header: str) -> None:
+    (remark,) = lint("", header)
+    assert remark.text == HEADERS[header]
+
+
+def test_products_and_declarations_with_an_address_space_are_fine() -> None:
+    header = """
+    template <typename X, typename T>
+    inline float f(X x, const device T* y, thread const float& z, uint n) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      const float a = float(x[0]) * z, b = n & 1;
+      return a * b;
+    }
+    inline float g(threadgroup const float* t, uint i) { return t[i] * float(i); }
+    """
+    assert lint("", header) == []

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splashpy.verification.accept import agreement, choose
+from splashpy.kernels.accept import agreement
+from splashpy.verification.accept import choose
 
 token_ids = st.integers(0, 3)
 

@@ -26,6 +26,7 @@ void give(const Object& from, EmuBuffer& to, bool ended) {
   to.bytes_read = from.bytes_read;
   to.bytes_written = from.bytes_written;
   to.bytes_fetched = from.bytes_fetched;
+  to.bytes_moved = from.bytes_moved;
 }
 
 }  // namespace
@@ -67,7 +68,9 @@ __attribute__((visibility("default"))) int emu_run(EmuLaunch* request) {
     take(request->buffers[i], buffers[i]);
     addresses.push_back(buffers[i].data);
   }
+  cache_begin(request->cache_lines);
   const bool ended = findings.empty() && run_grid(*request, addresses);
+  cache_flush();
   for (int i = 0; i < request->buffer_count; ++i)
     give(buffers[i], request->buffers[i], ended);
   for (Object* object : shared) delete object;

@@ -196,6 +196,7 @@ void touch(const void* address, size_t size, bool write, bool atomic, const void
     abandon();
   }
   (write ? object->bytes_written : object->bytes_read) += size;
+  cache_touch(*object, offset, size, write);
   for (size_t i = 0; i < size; ++i)
     write ? check_write(*object, offset + i, now) : check_read(*object, offset + i, now);
 }

@@ -42,6 +42,7 @@ struct Object {
   std::vector<Cell> cells;
   uint64_t bytes_read = 0, bytes_written = 0;  // every access
   uint64_t bytes_fetched = 0;                  // each byte once per threadgroup
+  uint64_t bytes_moved = 0;                    // between memory and the cache
 };
 
 enum class State { runnable, at_simd, at_group, done };
@@ -75,7 +76,7 @@ struct EmuBuffer {
   uint64_t size;
   int32_t role;  // Role
   int32_t may_have_holes;
-  uint64_t bytes_read, bytes_written, bytes_fetched;  // filled in
+  uint64_t bytes_read, bytes_written, bytes_fetched, bytes_moved;  // filled in
 };
 
 struct EmuLaunch {
@@ -84,6 +85,7 @@ struct EmuLaunch {
   int32_t reduction_order;
   uint64_t step_limit;
   uint64_t threadgroup_bytes_limit;
+  uint64_t cache_lines;  // 0: nothing moves
   EmuBuffer* buffers;
   int32_t buffer_count;
   Finding* findings;  // room for kMostFindings
@@ -111,6 +113,12 @@ void clear_objects();
 void clear_threadgroup_objects();
 void touch(const void* address, size_t size, bool write, bool atomic, const void* pc);
 void report_unwritten(const Object& object);
+
+// cache.cpp
+constexpr size_t kLineBytes = 128;
+void cache_begin(size_t line_count);
+void cache_touch(Object& object, size_t offset, size_t size, bool write);
+void cache_flush();
 
 // Stack range of the lanes.
 extern uint8_t* stacks;
