@@ -18,6 +18,7 @@ import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.plain import PlainDrafter
+from splashpy.engine.cache_budget import cache_budget
 from splashpy.engine.generation import generate
 from splashpy.engine.loading import Loaded, LoadRequest, load
 from splashpy.engine.request import (
@@ -128,7 +129,7 @@ class Engine:
             self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
             return
         if request.options.prefix_cache:
-            self._cache = PrefixCache()
+            self._cache = PrefixCache(_budget(request, self._loaded))
         self._emit(self._loaded)
 
     def _answer(self, job: _Job) -> None:
@@ -172,6 +173,17 @@ class Engine:
     def _is_cancelled(self, request_id: str) -> bool:
         with self._lock:
             return self._closing or request_id in self._cancelled
+
+
+def _budget(request: LoadRequest, loaded: Loaded) -> int:
+    if request.options.cache_ram is not None:
+        return request.options.cache_ram
+    facts = loaded.target.facts
+    return cache_budget(
+        memory_bytes=request.memory_bytes,
+        weights=facts.weight_bytes + loaded.draft_bytes,
+        sequence=facts.context_max * facts.kv_bytes_per_token,
+    )
 
 
 def memory() -> tuple[int, int, int]:

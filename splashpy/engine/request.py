@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from splashpy.cache.lookup import Lookup
+from splashpy.cache.plan import UNMARKED, Marks
 from splashpy.errors import SplashError
 from splashpy.verification.sampling import SamplingParams
 
@@ -32,6 +34,7 @@ class GenerationRequest:
         stop_token_ids: any of them ends the answer.
         draft: False decodes one token at a time.
         prefill_only: read the prompt, answer nothing.
+        marks: places of the prompt that other prompts may share.
     """
 
     id: str
@@ -43,6 +46,7 @@ class GenerationRequest:
     stop_token_ids: frozenset[int] = frozenset()
     draft: bool = True
     prefill_only: bool = False
+    marks: Marks = UNMARKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,14 @@ class Waiting:
 
     id: str
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What earlier requests had for this one."""
+
+    id: str
+    found: Lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,4 +124,4 @@ class Failed:
     fatal: bool = False
 
 
-EngineEvent = Waiting | PrefillProgress | TokensCommitted | Finished | Failed
+EngineEvent = Waiting | LookedUp | PrefillProgress | TokensCommitted | Finished | Failed

@@ -8,11 +8,13 @@ or the last token of the budget therefore never enters the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
 
+from splashpy.cache.plan import Kind
+from splashpy.cache.run import Place
 from splashpy.drafting.drafter import Drafter
 from splashpy.engine.request import GenerationRequest
 from splashpy.models.state import TargetState
@@ -33,6 +35,8 @@ class Sequence:
         launched: answer tokens committed at least, cycles in flight included.
         cycle: verify passes launched.
         cached: prompt tokens restored instead of computed.
+        plan: places of the prompt still to be kept for later requests.
+        places: those that were.
     """
 
     request: GenerationRequest
@@ -45,6 +49,8 @@ class Sequence:
     launched: int = 0
     cycle: int = 0
     cached: int = 0
+    plan: dict[int, Kind] = field(default_factory=dict)
+    places: dict[int, Place] = field(default_factory=dict)
 
     @property
     def emitted(self) -> int:

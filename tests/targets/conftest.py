@@ -18,6 +18,7 @@ from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
 from splashpy.engine.generation import generate
 from splashpy.engine.request import Finished, GenerationRequest, TokensCommitted
 from splashpy.models.attention_lanes import LaneKV, LaneList, LaneRotKV
+from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.loading import make_target
 from splashpy.models.recurrent_lane import LaneRecurrent
 from splashpy.models.state import Lane, TargetState
@@ -121,6 +122,12 @@ class ScriptedNetworkDrafter:
         drafts = [t if i < right else (t + 1) % 251 for i, t in enumerate(ahead)]
         return Proposal(mx.array(drafts, dtype=mx.int32))
 
+    def keep(self, state: DFlash2State) -> DrafterContext | None:
+        return self.reader.keep(state)
+
+    def take_up(self, state: DFlash2State, context: DrafterContext) -> None:
+        self.reader.take_up(state, context)
+
     def context_rows(self) -> list[mx.array]:
         """Keys and values of every layer, as the next proposal would see them."""
         self.reader._project(self.state)
@@ -146,8 +153,7 @@ class Outcome:
 
     @property
     def state(self) -> TargetState:
-        assert self.cache._state is not None
-        return self.cache._state
+        return self.cache.runs[-1].state
 
 
 Answer = Callable[..., Outcome]
