@@ -100,6 +100,8 @@ class LoadOptions:
         max_context: tokens of prompt plus answer; None: the model's own limit.
         prefix_cache: keep the states of earlier requests for those that begin alike.
         cache_ram: bytes they may take in memory; None: what the machine leaves.
+        cache_dir: directory where they survive a restart; None: nowhere.
+        cache_disk: bytes they may take there, 0: none; None: what the disk leaves.
         kv: how full attention keeps keys and values.
     """
 
@@ -111,6 +113,8 @@ class LoadOptions:
     max_context: int | None = None
     prefix_cache: bool = True
     cache_ram: int | None = None
+    cache_dir: str | None = None
+    cache_disk: int | None = None
     kv: KvWish = "auto"
 
 

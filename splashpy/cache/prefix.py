@@ -12,12 +12,13 @@ Belongs to the engine's thread.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
 
 from splashpy.cache.chain import DIGEST_BYTES, Tokens, block_hashes, pack
+from splashpy.cache.disk.tier import TOLD, DiskTier
 from splashpy.cache.eviction import next_victim, stored_bytes
 from splashpy.cache.index import BlockIndex
 from splashpy.cache.lookup import Lookup, Reason
@@ -26,7 +27,7 @@ from splashpy.cache.run import Place, Run
 from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.state import TargetState
 
-_TOLD = 8  # tokens of the stored sequence told where a prompt departs
+_WORTH_READING = 256  # tokens more than memory has, for the disk to be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class PrefixCache:
             number there is no limit.
         root: digest of the namespace.
         policy: which places are kept.
+        disk: where runs survive a restart; None keeps them in memory only.
+        new_state: an empty state with room for some rows; needed with ``disk``.
     """
 
     def __init__(
@@ -63,10 +66,13 @@ class PrefixCache:
         *,
         root: bytes = bytes(DIGEST_BYTES),
         policy: Policy | None = None,
+        disk: DiskTier | None = None,
+        new_state: Callable[[int], TargetState] | None = None,
     ) -> None:
         self.budget = budget
         self.policy = policy or Policy()
         self._index = BlockIndex(root)
+        self._disk, self._new_state = disk, new_state
         self._now = 0
 
     @property
@@ -96,6 +102,12 @@ class PrefixCache:
         self._now += 1
         tokens = pack(token_ids)
         run, found = self._look_up(tokens)
+        if self._disk is not None:
+            self._disk.abandon()  # the runs are about to change
+            taken = self._from_disk(tokens, found, capacity)
+            if taken.state is not None or run is None:
+                return taken
+            found = taken.found
         if run is None:
             return Taken(found)
         length, run.used = found.resumed, self._now
@@ -140,6 +152,30 @@ class PrefixCache:
         run.used = self._now
         self._index.add(run)
         self._shrink(run)
+        if self._disk is not None:
+            runs = self._index.runs
+            for each in (run, *self._disk.unfinished()):
+                if each in runs:
+                    self._disk.offer(each)
+
+    def write_some(self) -> bool:
+        """Bring a little of what is stored to disk; True while there is more."""
+        return self._disk is not None and self._disk.step()
+
+    @property
+    def behind(self) -> bool:
+        """Whether the disk takes longer than copying does."""
+        return self._disk is not None and self._disk.behind
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait until what was brought to disk is there; False when it took longer."""
+        return self._disk is None or self._disk.settle(timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Forget everything in memory and let go of the disk."""
+        self.clear()
+        if self._disk is not None:
+            self._disk.close(timeout)
 
     def place(self, kind: Kind, draft: DrafterContext | None = None) -> Place:
         """A place noted now."""
@@ -157,7 +193,7 @@ class PrefixCache:
         lost = False
         for run, common in self._index.matches(tokens):
             if common > shared:
-                shared, was = common, tuple(run.tokens[common : common + _TOLD])
+                shared, was = common, tuple(run.tokens[common : common + TOLD])
             if common <= resumed:
                 break
             length = run.state.nearest(min(common, limit))
@@ -166,29 +202,50 @@ class PrefixCache:
             lost |= any(length < place <= common for place in run.lost)
         if resumed < self.policy.shortest:
             best, resumed = None, 0
-        reason = self._reason(len(tokens), shared, resumed, lost=lost)
-        deeper = min(shared, limit)
-        planted = reason in ("lost", "unsaved")
         found = Lookup(
             length=len(tokens),
             shared=shared,
             resumed=resumed,
             tier="ram" if best else "",
-            reason=reason,
             was=was,
-            junction=deeper if planted else 0,
         )
-        return best, found
+        return best, self._explained(found, lost=lost)
 
-    def _reason(self, length: int, shared: int, resumed: int, *, lost: bool) -> Reason:
-        reachable = min(shared, length - 1)
-        if not self._index.runs:
-            return "empty"
-        if reachable - resumed >= self.policy.junction:
-            return "lost" if lost else "unsaved"
-        if reachable == length - 1:
-            return "whole"
-        return "departs" if resumed else "short"
+    def _from_disk(self, tokens: Tokens, found: Lookup, capacity: int) -> Taken:
+        """What the disk has, where that is more than memory has."""
+        assert self._disk is not None
+        assert self._new_state is not None
+        state = self._new_state(capacity)
+        shared, places = self._disk.find(tokens, cut_anywhere=state.cut_anywhere)
+        if shared > found.shared and shared < len(tokens):
+            shared, was = self._disk.departure(tokens, shared)
+            found = replace(found, shared=shared, was=was)
+        least = max(found.resumed + _WORTH_READING, self.policy.shortest)
+        for place in places:
+            if place.position < least:
+                break
+            restored = self._disk.restore(place, tokens, state)
+            if restored is not None:
+                at = place.position
+                found = replace(found, resumed=at, tier="disk")
+                found = self._explained(found, lost=False)
+                kept = Place("stable", self._now, reused=True, draft=None)
+                return Taken(found, restored.state, restored.draft, {at: kept})
+            state = self._new_state(capacity)
+        return Taken(self._explained(found, lost=found.reason == "lost"))
+
+    def _explained(self, found: Lookup, *, lost: bool) -> Lookup:
+        """The lookup with the reason why it did not come to more."""
+        reachable = min(found.shared, found.length - 1)
+        reason: Reason = "departs" if found.resumed else "short"
+        junction = 0
+        if not found.shared and not self._index.runs:
+            reason = "empty"
+        elif reachable - found.resumed >= self.policy.junction:
+            reason, junction = "lost" if lost else "unsaved", reachable
+        elif reachable == found.length - 1:
+            reason = "whole"
+        return replace(found, reason=reason, junction=junction)
 
     def _may_copy(self, run: Run, length: int) -> bool:
         copied = run.state.nbytes * length // len(run)

@@ -97,6 +97,11 @@ class CombinedDrafter:
             self.lookup.observe(state.lookup, token_ids, None, start)
         self.drafter.observe(state.drafter, token_ids, features, start)
 
+    def new_context(self) -> DrafterContext | None:
+        """An empty context of the drafter."""
+        drafter = self.drafter
+        return drafter.new_context() if isinstance(drafter, KeepsContext) else None
+
     def keep(self, state: CombinedState) -> DrafterContext | None:
         """The drafter's context; lookup needs the tokens only."""
         if isinstance(self.drafter, KeepsContext):

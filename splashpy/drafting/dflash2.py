@@ -170,6 +170,10 @@ class DFlash2Drafter:
         state.queue.append(features)
         self._bound_queue(state)
 
+    def new_context(self) -> DrafterContext:
+        """See :class:`~splashpy.drafting.drafter.KeepsContext`."""
+        return self._network.new_context()
+
     def keep(self, state: DFlash2State) -> DrafterContext | None:
         """See :class:`~splashpy.drafting.drafter.KeepsContext`; projects the queue."""
         self._project(state)

@@ -135,6 +135,10 @@ class KeepsContext(Protocol):
     A request that begins without it is drafted for all the same, less well at first.
     """
 
+    def new_context(self) -> DrafterContext | None:
+        """A context of no rows; None where there is nothing to keep."""
+        ...
+
     def keep(self, state: Any) -> DrafterContext | None:
         """The context of the committed rows; it goes on changing with the state."""
         ...

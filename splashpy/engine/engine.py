@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -18,7 +20,6 @@ import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.plain import PlainDrafter
-from splashpy.engine.cache_budget import cache_budget
 from splashpy.engine.generation import generate
 from splashpy.engine.loading import Loaded, LoadRequest, load
 from splashpy.engine.request import (
@@ -28,6 +29,7 @@ from splashpy.engine.request import (
     GenerationRequest,
     Waiting,
 )
+from splashpy.engine.shelf import open_cache
 from splashpy.errors import InternalError, SplashError, UsageError
 from splashpy.protocol import LoadProgress
 
@@ -44,6 +46,9 @@ class _Job:
     request: GenerationRequest
     accepted_at: float
 
+
+_FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
+_STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
 Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress
 Emit = Callable[[Emitted], None]
@@ -64,6 +69,7 @@ class Engine:
         self._waiting: list[str] = []
         self._cancelled: set[str] = set()
         self._closing = False
+        self._flush_seconds = _FLUSH_SECONDS
         self._loaded: Loaded | None = None
         self._cache: PrefixCache | None = None
         self._thread = threading.Thread(
@@ -96,13 +102,14 @@ class Engine:
 
     def close(self, timeout: float | None = None) -> None:
         """Cancel everything and end the thread; waits ``timeout`` seconds for it."""
+        self._flush_seconds = min(timeout or _FLUSH_SECONDS, _FLUSH_SECONDS)
         self._closing = True
         self._jobs.put(None)
         self._thread.join(timeout)
 
     def _run(self) -> None:
         while not self._closing:
-            job = self._jobs.get()
+            job = self._next_job()
             if isinstance(job, LoadRequest):
                 self._load(job)
             elif isinstance(job, _Job):
@@ -114,7 +121,20 @@ class Engine:
         # without giving its streams back.
         mx.clear_streams()
 
+    def _next_job(self) -> _Job | LoadRequest | None:
+        """The next job; until there is one, what is stored goes to disk."""
+        while self._cache is not None and self._cache.write_some():
+            with suppress(queue.Empty):
+                return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)
+        return self._jobs.get()
+
     def _forget(self) -> None:
+        if self._cache is not None:
+            deadline = perf_counter() + self._flush_seconds
+            while self._cache.write_some() and perf_counter() < deadline:
+                if self._cache.behind:
+                    time.sleep(_STEP_SECONDS)
+            self._cache.close(max(deadline - perf_counter(), 0.0))
         self._loaded = self._cache = None
         mx.clear_cache()
 
@@ -122,14 +142,13 @@ class Engine:
         self._forget()
         try:
             self._loaded = load(request, self._emit)
+            self._cache = open_cache(request, self._loaded)
         except SplashError as error:
             self._emit(LoadFailed(error))
             return
         except Exception as error:  # noqa: BLE001 - reported to whoever asked
             self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
             return
-        if request.options.prefix_cache:
-            self._cache = PrefixCache(_budget(request, self._loaded))
         self._emit(self._loaded)
 
     def _answer(self, job: _Job) -> None:
@@ -173,17 +192,6 @@ class Engine:
     def _is_cancelled(self, request_id: str) -> bool:
         with self._lock:
             return self._closing or request_id in self._cancelled
-
-
-def _budget(request: LoadRequest, loaded: Loaded) -> int:
-    if request.options.cache_ram is not None:
-        return request.options.cache_ram
-    facts = loaded.target.facts
-    return cache_budget(
-        memory_bytes=request.memory_bytes,
-        weights=facts.weight_bytes + loaded.draft_bytes,
-        sequence=facts.context_max * facts.kv_bytes_per_token,
-    )
 
 
 def memory() -> tuple[int, int, int]:

@@ -127,6 +127,10 @@ class LaneKV(_Rows):
         if rows:
             self.keys, self.values = self._put((self.keys, self.values), rows)
 
+    def load(self, length: int, arrays: Sequence[mx.array]) -> None:
+        """Never: rows are appended."""
+        raise ValueError("rows belong to no snapshot")
+
     def branch(self, length: int, capacity: int, snapshot: Snapshot) -> Self:
         """Another lane that holds copies of the first ``length`` rows."""
         lane = type(self)(max(capacity, length))
@@ -252,6 +256,10 @@ class LaneRotKV(_Rows):
     def append(self, rows: Sequence[mx.array]) -> None:
         """Nothing, as :meth:`rows`."""
 
+    def load(self, length: int, arrays: Sequence[mx.array]) -> None:
+        """Stand at ``length`` with the keys and values in sight there."""
+        self.restore((length, *arrays))
+
     def branch(self, length: int, capacity: int, snapshot: Snapshot) -> LaneRotKV:
         """Another lane that has read ``length`` rows.
 
@@ -363,6 +371,10 @@ class LaneList:
         size = len(rows) // len(self._lanes)
         for index, lane in enumerate(self._lanes):
             lane.append(rows[index * size : (index + 1) * size])
+
+    def load(self, length: int, arrays: Sequence[mx.array]) -> None:
+        """Never: rows are appended."""
+        raise ValueError("rows belong to no snapshot")
 
     def branch(self, length: int, capacity: int, snapshot: Snapshot) -> LaneList:
         """Other lanes that hold copies of the first ``length`` rows."""

@@ -103,6 +103,10 @@ class LaneRecurrent:
     def append(self, rows: Sequence[mx.array]) -> None:
         """Nothing, as :meth:`rows`."""
 
+    def load(self, length: int, arrays: Sequence[mx.array]) -> None:
+        """Stand at ``length`` with the state after that many rows."""
+        self.restore((length, tuple(arrays)))
+
     def branch(self, length: int, capacity: int, snapshot: Snapshot) -> LaneRecurrent:
         """Another lane with the same arrays, which nobody changes.
 

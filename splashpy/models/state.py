@@ -141,6 +141,29 @@ class TargetState:
             mx.eval(_arrays(snapshots))
             self._checkpoints.append(Checkpoint(self.length, snapshots))
 
+    def kept_at(self, length: int) -> list[list[mx.array]]:
+        """The arrays of the checkpoint at ``length`` rows, for every lane.
+
+        Raises:
+            ValueError: there is no checkpoint there.
+        """
+        for point in self._checkpoints:
+            if point.length == length:
+                return [_arrays([snapshot]) for snapshot in point.snapshots]
+        raise ValueError(f"nothing was kept at row {length}")
+
+    def stand_at(self, length: int, kept: Sequence[Sequence[mx.array]]) -> None:
+        """Make a state whose rows are in one that has read ``length`` rows.
+
+        Args:
+            length: of the checkpoint.
+            kept: its arrays from :meth:`kept_at`; none for lanes that hold rows.
+        """
+        for lane, arrays in zip(self.lanes, kept, strict=True):
+            if arrays:
+                lane.load(length, arrays)
+        self.keep()
+
     def forget(self, length: int) -> None:
         """Give up the checkpoint at ``length`` rows, if there is one."""
         self._checkpoints = [c for c in self._checkpoints if c.length != length]

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import pytest
 
+from splashpy.cache.disk.tier import DiskTier
 from splashpy.cache.lookup import Lookup
 from splashpy.cache.plan import UNMARKED, Marks, Policy, plan
 from splashpy.cache.prefix import PrefixCache
@@ -76,6 +78,31 @@ def check(state: TargetState, tokens: Sequence[int]) -> None:
             assert keys == [-value for value in values] == list(tokens)
 
 
+def open_cache(
+    root: Path,
+    kind: str,
+    *,
+    digest: bytes = b"n" * 32,
+    quota: int = 1 << 30,
+    clock: Callable[[], float] = lambda: 1e9,
+    shortest: int = 256,
+    budget: int = 1 << 30,
+    **policy: Any,
+) -> PrefixCache:
+    """A cache with a directory."""
+    identity = {"model": digest.hex()}
+    tier = DiskTier.open(
+        root, digest, identity, quota=quota, clock=clock, shortest=shortest
+    )
+    return PrefixCache(
+        budget,
+        root=digest,
+        policy=Policy(**policy),
+        disk=tier,
+        new_state=lambda _: new_state(kind),
+    )
+
+
 @dataclass
 class Reader:
     """Reads prompts through a cache as the engine does, and checks every state."""
@@ -126,6 +153,12 @@ class Reader:
         self.cache.insert(tokens, state, places=places)
         return found
 
+    def write(self) -> None:
+        """Bring everything to disk."""
+        while self.cache.write_some():
+            pass
+        assert self.cache.settle(20)
+
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
@@ -143,6 +176,24 @@ def reader() -> MakeReader:
         return Reader(PrefixCache(budget, policy=Policy(**policy)), kind)
 
     return make
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Iterator[MakeReader]:
+    """A reader with a directory, made again as after a restart: ``on_disk(kind)``."""
+    opened: list[PrefixCache] = []
+
+    def make(kind: str, **fields: Any) -> Reader:
+        close()
+        opened.append(open_cache(tmp_path / "kv", kind, **fields))
+        return Reader(opened[-1], kind)
+
+    def close() -> None:
+        while opened:
+            opened.pop().close(20)
+
+    yield make
+    close()
 
 
 @pytest.fixture

@@ -122,6 +122,9 @@ class ScriptedNetworkDrafter:
         drafts = [t if i < right else (t + 1) % 251 for i, t in enumerate(ahead)]
         return Proposal(mx.array(drafts, dtype=mx.int32))
 
+    def new_context(self) -> DrafterContext:
+        return self.reader.new_context()
+
     def keep(self, state: DFlash2State) -> DrafterContext | None:
         return self.reader.keep(state)
 
