@@ -45,7 +45,7 @@ def write_answer(invocation: Invocation, word: str | None, question: Question) -
         load = load_command(invocation, word, interrupts)
         with (
             into(given["output"], out, before_exit=interrupts.before_exit) as sink,
-            _connected(invocation) as client,
+            connected(invocation) as client,
         ):
             writer = _Writer(invocation, sink, interrupts)
             return writer.write(client, load, _request(invocation, question))
@@ -206,7 +206,7 @@ def _request(invocation: Invocation, question: Question) -> Generate:
 
 
 @contextlib.contextmanager
-def _connected(invocation: Invocation) -> Iterator[EngineClient]:
+def connected(invocation: Invocation) -> Iterator[EngineClient]:
     """An engine in this process or a replay; ended at once when something fails."""
     client = _connect(invocation)
     try:

@@ -155,6 +155,8 @@ class Engine:
         request = job.request
         try:
             for event in self._events(job):
+                if isinstance(event, Finished) and request.prefill_only:
+                    self._keep_on_disk(request.id)
                 self._emit(event)
         except SplashError as error:
             self._emit(Failed(request.id, error))
@@ -164,6 +166,16 @@ class Engine:
             with self._lock:
                 self._waiting.remove(request.id)
                 self._cancelled.discard(request.id)
+
+    def _keep_on_disk(self, request_id: str) -> None:
+        """A prompt read ahead of time shall be there when its request is done."""
+        while self._cache is not None and self._cache.write_some():
+            if self._is_cancelled(request_id):
+                return
+            if self._cache.behind:
+                time.sleep(_STEP_SECONDS)
+        if self._cache is not None:
+            self._cache.settle(_FLUSH_SECONDS)
 
     def _events(self, job: _Job) -> Iterator[EngineEvent]:
         request = job.request

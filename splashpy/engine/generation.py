@@ -56,7 +56,7 @@ def generate(
     try:
         if cache is not None:
             yield LookedUp(request.id, found)
-        yield from prefill(sequence, target, cache, cancelled)
+        yield from prefill(sequence, target, cancelled, cache)
         first = perf_counter()
         if sequence.emitted:
             yield _first_token(sequence, first)

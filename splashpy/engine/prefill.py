@@ -32,8 +32,8 @@ _CHUNK_SECONDS = 1.0
 def prefill(
     sequence: Sequence,
     target: Target,
-    cache: PrefixCache | None,
     cancelled: Callable[[], bool],
+    cache: PrefixCache | None = None,
 ) -> Iterator[PrefillProgress]:
     """Read the prompt after what the state already holds, then its first token.
 

@@ -12,11 +12,17 @@ import mlx.core as mx
 import pytest
 import tiny
 
+from splashpy.cache.lookup import Lookup
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.dflash2 import DFlash2Drafter, DFlash2State
 from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
 from splashpy.engine.generation import generate
-from splashpy.engine.request import Finished, GenerationRequest, TokensCommitted
+from splashpy.engine.request import (
+    Finished,
+    GenerationRequest,
+    LookedUp,
+    TokensCommitted,
+)
 from splashpy.models.attention_lanes import LaneKV, LaneList, LaneRotKV
 from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.loading import make_target
@@ -145,6 +151,7 @@ class Outcome:
     cycles: list[TokensCommitted]
     finished: Finished
     cache: PrefixCache
+    found: Lookup
 
     @property
     def tokens(self) -> list[int]:
@@ -174,6 +181,7 @@ def answer() -> Answer:
         cache: PrefixCache | None = None,
         sampling: SamplingParams = SEEDED,
         tokens: int = 40,
+        cancelled: Callable[[], bool] = lambda: False,
         **fields: Any,
     ) -> Outcome:
         request = GenerationRequest(
@@ -189,13 +197,14 @@ def answer() -> Answer:
         target.tap(drafter.feature_layers)
         try:
             events = list(
-                generate(request, target, drafter, cache, cancelled=lambda: False)
+                generate(request, target, drafter, cache, cancelled=cancelled)
             )
         finally:
             target.tap(())
         cycles = [event for event in events if isinstance(event, TokensCommitted)]
         assert isinstance(events[-1], Finished)
-        return Outcome(cycles, events[-1], cache)
+        assert isinstance(events[0], LookedUp)
+        return Outcome(cycles, events[-1], cache, events[0].found)
 
     return run
 
