@@ -13,6 +13,8 @@ import hashlib
 from array import array
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 BLOCK = 256
 """Tokens of a block."""
 
@@ -54,14 +56,8 @@ def block_hashes(root: bytes, tokens: Tokens) -> Iterator[bytes]:
 
 def shared_length(ours: Tokens, theirs: Tokens) -> int:
     """How many tokens two sequences have in common at their beginning."""
-    one, other = memoryview(ours), memoryview(theirs)
-    low, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while high - low > 1:  # the first ``low`` are equal, the first ``high`` are not
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+    shorter = min(len(ours), len(theirs))
+    one, other = (np.frombuffer(a, np.uint32, shorter) for a in (ours, theirs))
+    differs = one != other
+    first = int(differs.argmax()) if shorter else 0
+    return first if shorter and differs[first] else shorter

@@ -117,6 +117,10 @@ class PrefixCache:
             return self._branched(run, found, capacity)
         return self._taken_over(run, found)
 
+    def look_up(self, token_ids: Sequence[int]) -> Lookup:
+        """What memory has for a prompt; changes nothing."""
+        return self._look_up(pack(token_ids))[1]
+
     def insert(
         self,
         token_ids: Sequence[int],
@@ -200,6 +204,8 @@ class PrefixCache:
             if length > resumed:
                 best, resumed = run, length
             lost |= any(length < place <= common for place in run.lost)
+            if resumed == min(common, limit):
+                break
         if resumed < self.policy.shortest:
             best, resumed = None, 0
         found = Lookup(

@@ -37,11 +37,12 @@ def record(entry: Entry) -> Record:
     return Record({"ns": DIGEST.hex(), **entry.about()}, arrays)
 
 
-def write_chains(root: Path, number: int) -> None:
+def write_chains(root: Path, number: int, ready: int) -> None:
     directory = NamespaceDirectory.hold(root, DIGEST, {"test": 1})
     catalogue = Catalogue(directory.path / "index.sqlite")
     catalogue.load(directory, 1.0)
     writer = Writer(directory, catalogue, 1 << 22, lambda: 1.0 + number)
+    os.write(ready, b"!")
     for chain in range(1000):
         parent = b""
         for index in range(CHAIN):
@@ -83,11 +84,15 @@ def main() -> None:
         ("killed", "wrong", "left_over", "orphans", "read", "cut_short"), 0
     )
     for number in range(rounds):
+        waiting, ready = os.pipe()
         child = os.fork()
         if not child:
-            write_chains(root, number)
+            write_chains(root, number, ready)
             os._exit(0)
-        time.sleep(generator.uniform(0.001, 0.04))
+        os.read(waiting, 1)
+        os.close(waiting)
+        os.close(ready)
+        time.sleep(generator.uniform(0.0, 0.04))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         report["killed"] += os.WIFSIGNALED(status)
