@@ -295,17 +295,20 @@ class PrefixCache:
         return run
 
     def _shrink(self, newest: Run) -> None:
+        before = len(self._index.runs)
         while self.nbytes > self.budget:
             victim = next_victim(self._index.runs, newest)
             if victim is None:
-                return
+                break
             if self._is_favoured(victim.run, newest):
                 self._index.remove(newest)
-                return
+                break
             if victim.place is None:
                 self._index.remove(victim.run)
             else:
                 victim.run.give_up(victim.place)
+        if len(self._index.runs) < before:
+            mx.clear_cache()  # mlx would keep the buffers for itself
 
     def _is_favoured(self, run: Run, newest: Run) -> bool:
         """Whether a run is too long to make room for so short a prompt."""

@@ -102,7 +102,8 @@ class Engine:
 
     def close(self, timeout: float | None = None) -> None:
         """Cancel everything and end the thread; waits ``timeout`` seconds for it."""
-        self._flush_seconds = min(timeout or _FLUSH_SECONDS, _FLUSH_SECONDS)
+        if timeout is not None:
+            self._flush_seconds = min(timeout, _FLUSH_SECONDS)
         self._closing = True
         self._jobs.put(None)
         self._thread.join(timeout)

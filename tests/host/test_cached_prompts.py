@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,27 @@ def test_usage_and_progress_tell_what_was_restored(
 
     _, other, _ = reply(conversation, talk("Something else"))
     assert len(SYSTEM["content"]) <= other.usage.cached < done.usage.prompt
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "gpt_oss"])
+def test_an_opener_that_history_does_not_repeat_costs_its_own_tokens_only(
+    family: str, conversation: Any, tmp_path: Path
+) -> None:
+    model = tiny.write_model(tmp_path / "m", family)
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    opener = settings["chat_template"].replace(
+        "assistant\\n' }}{% endif", "assistant\\n<think>\\n' }}{% endif"
+    )
+    assert opener != settings["chat_template"]
+    settings["chat_template"] = opener
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    conversation.load(model)
+    _, first, _ = reply(conversation, talk("Hello"))
+    tail = len("<think>\n")
+    _, again, _ = reply(conversation, talk("Hello"))
+    assert again.usage.cached >= first.usage.prompt - tail
+    _, turn, _ = reply(conversation, talk("Hello", "Good day.", "And now?"))
+    assert turn.usage.cached == first.usage.prompt - tail
 
 
 def test_lookups_are_written_down_with_message_and_character(

@@ -130,9 +130,10 @@ class Writer:
             return
         try:
             work(*arguments)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, answers go on
             self._directory.writable = False
-            self._directory.why_not = error.strerror or str(error)
+            said = error.strerror if isinstance(error, OSError) else None
+            self._directory.why_not = said or repr(error)
 
     def _write(self, job: _Job) -> None:
         entry, size = job.entry, job.record.nbytes + _HEADER_BYTES
