@@ -104,6 +104,7 @@ class PrefixCache:
         run, found = self._look_up(tokens)
         if self._disk is not None:
             self._disk.abandon()  # the runs are about to change
+        if self._disk is not None and found.reason != "whole":
             taken = self._from_disk(tokens, found, capacity)
             if taken.state is not None or run is None:
                 return taken

@@ -12,49 +12,37 @@ the rest.
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from splashpy.cache.chain import (
     BLOCK,
-    DIGEST_BYTES,
     Tokens,
     block_hashes,
     shared_length,
 )
 from splashpy.cache.disk import arrays
 from splashpy.cache.disk.catalogue import Catalogue, Entry
-from splashpy.cache.disk.directory import NamespaceDirectory, RecordKind
-from splashpy.cache.disk.record import BadRecord, HostArray, Record, read
+from splashpy.cache.disk.directory import NamespaceDirectory
+from splashpy.cache.disk.names import ROOT, Names
+from splashpy.cache.disk.outgoing import SHORTEST, Outgoing
+from splashpy.cache.disk.record import BadRecord, Record, read
 from splashpy.cache.disk.room import sweep_others
 from splashpy.cache.disk.writer import Writer
-from splashpy.cache.plan import Kind
-from splashpy.cache.run import Place, Run
+from splashpy.cache.run import Run
 from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.state import TargetState
 
-STAGED_BYTES = 256 << 20
-"""Copies that wait to be written, at most."""
-
-_SHORTEST = 2048  # tokens; less is read again as fast
-_KINDS: tuple[Kind, ...] = ("system", "stable", "end")
 _READERS = 3
 _SIBLINGS = 4  # blocks read to tell where a prompt departs
 
 TOLD = 8
 """Tokens of a stored sequence told where a prompt departs from it."""
-
-_ROOT = b""
-_FULL = 0.9  # of the quota: from here on, only what was used again is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +101,17 @@ class DiskTier:
         quota: int,
         clock: Callable[[], float],
         draft: DraftSide | None = None,
-        shortest: int = _SHORTEST,
+        shortest: int = SHORTEST,
     ) -> None:
         self._directory, self._digest = directory, digest
         self._draft = draft
-        self._shortest = shortest
+        self._names = Names(digest, draft.digest if draft else b"")
         index = directory.path / "index.sqlite" if directory.writable else None
         self._catalogue = Catalogue(index)
         self._catalogue.load(directory, clock())
         self._writer = Writer(directory, self._catalogue, quota, clock)
+        self._outgoing = Outgoing(self._catalogue, self._writer, self._names, shortest)
         self._readers = ThreadPoolExecutor(_READERS, "splashpy-cache-reader")
-        self._steps: deque[tuple[Run, Iterator[None]]] = deque()
-        self._unfinished: list[Run] = []
         self.bad_records = 0
 
     @classmethod
@@ -172,7 +159,7 @@ class DiskTier:
         """
         limit = len(tokens) - 1
         blocks: list[Entry] = []
-        found: list[Found] = self._states(tokens, blocks, _ROOT)
+        found: list[Found] = self._states(tokens, blocks, ROOT)
         for name in block_hashes(self._digest, tokens):
             entry = self._catalogue.find("block", name)
             if entry is None:
@@ -197,9 +184,7 @@ class DiskTier:
             Tokens shared, and the first that were stored instead of the prompt's.
         """
         start = shared // BLOCK * BLOCK
-        name = _ROOT
-        for name in block_hashes(self._digest, tokens[:start]):  # noqa: B007
-            pass
+        name = next(reversed(list(block_hashes(self._digest, tokens[:start]))), ROOT)
         best: tuple[int, tuple[int, ...]] = (shared, ())
         for stored in self._continuations(name):
             common = shared_length(stored, tokens[start:])
@@ -240,47 +225,24 @@ class DiskTier:
 
     def offer(self, run: Run) -> None:
         """Write what is worth it of a run that was stored, in steps."""
-        if not self._writer.open:
-            return
-        shortest = BLOCK if run.asked else self._shortest
-        for position in sorted(run.places):
-            place = run.places[position]
-            ready = run.state.cut_anywhere or position in run.state.checkpoints
-            worth = place.kind in _KINDS and position >= shortest and ready
-            if worth and (place.reused or not self._full):
-                step = self._write_place(run, position, place)
-                self._steps.append((run, step))
+        self._outgoing.offer(run)
 
     def abandon(self) -> None:
         """Do no more of the steps: their runs are about to change."""
-        self._unfinished += [run for run, _ in self._steps]
-        self._steps.clear()
+        self._outgoing.abandon()
 
     def unfinished(self) -> list[Run]:
         """Runs whose steps were abandoned since this was last asked."""
-        found, self._unfinished = self._unfinished, []
-        return list(dict.fromkeys(found))
+        return self._outgoing.unfinished()
 
     @property
     def behind(self) -> bool:
         """Whether as much waits for the writer as may."""
-        return self._writer.staged_bytes >= STAGED_BYTES
+        return self._outgoing.behind
 
     def step(self) -> bool:
-        """Copy a little of what is to be written; True while there is more.
-
-        Copies nothing while much waits for the writer.
-        """
-        if not self._writer.open:
-            self._steps.clear()
-        if not self._steps:
-            return False
-        if not self.behind:
-            try:
-                next(self._steps[0][1])
-            except StopIteration:
-                self._steps.popleft()
-        return bool(self._steps)
+        """Copy a little of what is to be written; True while there is more."""
+        return self._outgoing.step()
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait until everything copied is written; False when it took longer."""
@@ -288,13 +250,9 @@ class DiskTier:
 
     def close(self, timeout: float | None = None) -> None:
         """End both kinds of threads; what was copied is still written."""
-        self._steps.clear()
+        self._outgoing.abandon()
         self._readers.shutdown()
         self._writer.close(timeout)
-
-    @property
-    def _full(self) -> bool:
-        return self._catalogue.nbytes >= _FULL * self._writer.quota
 
     def _states(
         self, tokens: Tokens, blocks: Sequence[Entry], parent: bytes
@@ -322,7 +280,9 @@ class DiskTier:
         """A record, proved; on a reader's thread."""
         path = self._directory.file(entry.kind, entry.name)
         try:
-            return read(path, {"ns": self._namespace(entry.kind), **entry.about()})
+            return read(
+                path, {"ns": self._names.namespace(entry.kind), **entry.about()}
+            )
         except BadRecord:
             return None
 
@@ -334,7 +294,7 @@ class DiskTier:
         context = self._draft.new_context() if self._draft else None
         if context is None or found.state is None:
             return None
-        name = self._draft_name(found.state.name)
+        name = self._names.draft(found.state.name)
         entry = self._catalogue.find("draft", name)
         if entry is None:
             return None
@@ -345,79 +305,6 @@ class DiskTier:
         arrays.context_in(context, found.position, record.arrays)
         self._writer.touch([entry])
         return context
-
-    def _write_place(self, run: Run, position: int, place: Place) -> Iterator[None]:
-        """Hand a place over, a block at a time."""
-        count = position // BLOCK
-        kept = frozenset([*run.hashes[:count], self._state_name(run, position)])
-        for index, name in enumerate(islice(run.hashes, count)):
-            if self._catalogue.find("block", name) is None:
-                self._put_block(run, index, kept)
-                yield
-        name = self._state_name(run, position)
-        if self._catalogue.find("state", name) is None:
-            self._put_state(run, position, kept)
-            yield
-        self._put_context(run, position, place, kept)
-
-    def _put_block(self, run: Run, index: int, kept: frozenset[bytes]) -> None:
-        start, end = BLOCK * index, BLOCK * (index + 1)
-        parent = run.hashes[index - 1] if index else _ROOT
-        entry = Entry("block", run.hashes[index], parent, end, b"", 0, 0.0)
-        tokens = {"tokens": _host_tokens(run.tokens[start:end])}
-        self._put(entry, tokens | arrays.rows_out(run.state, start, end), kept)
-
-    def _put_state(self, run: Run, position: int, kept: frozenset[bytes]) -> None:
-        start = position // BLOCK * BLOCK
-        parent = run.hashes[start // BLOCK - 1] if start else _ROOT
-        tail = run.tokens[start:position].tobytes()
-        name = self._state_name(run, position)
-        entry = Entry("state", name, parent, position, tail, 0, 0.0)
-        parts = arrays.rows_out(run.state, start, position) if tail else {}
-        if not run.state.cut_anywhere:
-            parts |= arrays.snapshot_out(run.state, position)
-        self._put(entry, parts, kept)
-
-    def _put_context(
-        self, run: Run, position: int, place: Place, kept: frozenset[bytes]
-    ) -> None:
-        context = place.draft
-        if context is None and position == len(run):
-            context = run.draft
-        if context is None or not context.bounded or self._draft is None:
-            return
-        state = self._state_name(run, position)
-        name = self._draft_name(state)
-        if self._catalogue.find("draft", name) is None:
-            entry = Entry("draft", name, state, position, b"", 0, 0.0)
-            self._put(entry, arrays.context_out(context), kept)
-
-    def _put(
-        self, entry: Entry, parts: dict[str, HostArray], kept: frozenset[bytes]
-    ) -> None:
-        about = {"ns": self._namespace(entry.kind), **entry.about()}
-        self._writer.put(entry, Record(about, parts), kept)
-
-    def _namespace(self, kind: RecordKind) -> str:
-        if kind == "draft" and self._draft is not None:
-            return self._draft.digest.hex()
-        return self._digest.hex()
-
-    def _state_name(self, run: Run, position: int) -> bytes:
-        count = position // BLOCK
-        parent = run.hashes[count - 1] if count else self._digest
-        digest = hashlib.blake2b(parent, digest_size=DIGEST_BYTES)
-        digest.update(run.tokens[count * BLOCK : position].tobytes())
-        digest.update(position.to_bytes(8, "little"))
-        return digest.digest()
-
-    def _draft_name(self, state: bytes) -> bytes:
-        drafter = self._draft.digest if self._draft else b""
-        return hashlib.blake2b(drafter + state, digest_size=DIGEST_BYTES).digest()
-
-
-def _host_tokens(tokens: Tokens) -> HostArray:
-    return HostArray("U32", np.frombuffer(tokens.tobytes(), dtype="<u4"))
 
 
 def _belongs(entry: Entry, record: Record, tokens: Tokens) -> bool:
