@@ -33,6 +33,7 @@ class Lookup:
         was: tokens of the stored sequence where the prompt departs from it.
         junction: where to keep a checkpoint, so that the next such prompt is resumed
             there; 0 where none is needed.
+        damaged: records on disk that could not be used, and are deleted.
     """
 
     length: int
@@ -42,3 +43,4 @@ class Lookup:
     reason: Reason = "empty"
     was: tuple[int, ...] = ()
     junction: int = 0
+    damaged: int = 0

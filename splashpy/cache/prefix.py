@@ -228,10 +228,12 @@ class PrefixCache:
             shared, was = self._disk.departure(tokens, shared)
             found = replace(found, shared=shared, was=was)
         least = max(found.resumed + _WORTH_READING, self.policy.shortest)
+        bad = self._disk.bad_records
         for place in places:
             if place.position < least:
                 break
             restored = self._disk.restore(place, tokens, state)
+            found = replace(found, damaged=self._disk.bad_records - bad)
             if restored is not None:
                 at = place.position
                 found = replace(found, resumed=at, tier="disk")

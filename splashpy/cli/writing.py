@@ -21,7 +21,7 @@ from splashpy.cli.resolve import find_or_build
 from splashpy.cli.signals import Interrupts
 from splashpy.client.client import EngineClient
 from splashpy.errors import ExtractError
-from splashpy.protocol import Done, Event, Generate, Load, LoadProgress, Ready
+from splashpy.protocol import Done, Event, Generate, Load, LoadProgress, Log, Ready
 from splashpy.wire import to_line
 
 EXIT_CUT_OFF = 4
@@ -70,6 +70,7 @@ class _Writer:
             for event in exchange.follow(client, request, self.interrupts):
                 answer.take(event)
                 self._event_line(event)
+                self._warning(event)
                 display.show(event)
             display.finish()
         finally:
@@ -127,6 +128,10 @@ class _Writer:
     def _event_line(self, event: Event) -> None:
         if self.invocation.given["json_stream"]:
             self.sink.stream.write(to_line(event).decode("utf-8"))
+
+    def _warning(self, event: Event) -> None:
+        if isinstance(event, Log) and event.level in ("warn", "error"):
+            self.invocation.output.warn(event.text)
 
     def _end(self, answer: Answer, done: Done, ready: Ready, load: Load) -> int:
         given, output = self.invocation.given, self.invocation.output

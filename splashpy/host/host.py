@@ -199,6 +199,16 @@ class Host:
             about = describe(*asked, event.found, self._loaded_speech())
             self._lookups.append({"at": wall_clock(), "model": self._model, **about})
 
+    def _warn(self, event: LookedUp) -> None:
+        count = event.found.damaged
+        if count:
+            records = "record" if count == 1 else "records"
+            text = (
+                f"{count} damaged {records} of kept prompts deleted; what they held "
+                "is read again"
+            )
+            self._emit(protocol.Log(level="warn", text=text))
+
     def _loaded_speech(self) -> Speech:
         if self._speech is None:
             raise UsageError("no model is loaded", fix=["send a load command first"])
@@ -213,5 +223,6 @@ class Host:
             self._asked.pop(event.id, None)
         if isinstance(event, LookedUp):
             self._note(event)
+            self._warn(event)
         for out in answer.follow(event):  # type: ignore[arg-type]
             self._emit(out)

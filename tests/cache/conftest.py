@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from splashpy.cache.disk.tier import DiskTier
+from splashpy.cache.disk.tier import DiskTier, DraftSide
 from splashpy.cache.lookup import Lookup
 from splashpy.cache.plan import UNMARKED, Marks, Policy, plan
 from splashpy.cache.prefix import PrefixCache
@@ -87,12 +87,18 @@ def open_cache(
     clock: Callable[[], float] = lambda: 1e9,
     shortest: int = 256,
     budget: int = 1 << 30,
+    draft: DraftSide | None = None,
     **policy: Any,
 ) -> PrefixCache:
     """A cache with a directory."""
-    identity = {"model": digest.hex()}
     tier = DiskTier.open(
-        root, digest, identity, quota=quota, clock=clock, shortest=shortest
+        root,
+        digest,
+        {"model": digest.hex()},
+        quota=quota,
+        clock=clock,
+        shortest=shortest,
+        draft=draft,
     )
     return PrefixCache(
         budget,

@@ -14,12 +14,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 
 from splashpy.cache.disk import writer
 from splashpy.cache.disk.directory import NamespaceDirectory, in_use
 from splashpy.cache.disk.room import EXPIRY_SECONDS, WriteAllowance
+from splashpy.cache.disk.tier import DraftSide
 from splashpy.cache.plan import Marks
+from splashpy.models.dflash2_context import DrafterContext
 
 LONG = [i * 61 % 997 for i in range(700)]
 ANSWER = list(range(500, 530))
@@ -42,6 +45,40 @@ def test_a_restart_finds_everything_again(kind: str, on_disk: Callable) -> None:
     assert turn.resumed == 729
     system = on_disk(kind).ask([*LONG[:300], 9, 9, 9], marks=MARKS)
     assert system.resumed == 300
+
+
+def test_a_drafters_context_comes_back_as_far_as_it_reached(
+    kind: str, on_disk: Callable, filled: Callable
+) -> None:
+    side = DraftSide(b"d" * 32, lambda: DrafterContext([64]))
+    cache = on_disk(kind, draft=side).cache
+    context = DrafterContext([64])
+    rows = mx.arange(63)[None, None, :, None].astype(mx.bfloat16)
+    context.layers[0].fill([rows, -rows])
+    context.position = 700
+    state = filled(kind, LONG[:690])
+    state.keep()
+    read = {690: cache.place("stable")}
+    for lane in state.lanes:
+        if hasattr(lane, "update_and_fetch"):
+            tail = mx.array(LONG[690:], dtype=mx.float32)[None, None, :, None]
+            lane.update_and_fetch(tail, -tail)
+        else:
+            lane.replace(700, lane.arrays)
+    cache.insert(LONG, state, draft=context, places=read)
+    while cache.write_some():
+        pass
+    assert cache.settle(20)
+
+    other = DraftSide(b"e" * 32, side.new_context)
+    assert on_disk(kind, draft=other).cache.take([*LONG, 1]).draft is None
+    whole = on_disk(kind, draft=side).cache.take([*LONG, 1])
+    assert (whole.found.tier, whole.found.resumed) == ("disk", 700)
+    assert whole.draft.position == 700
+    assert whole.draft.layers[0].rows[0][0, 0, :, 0].tolist() == list(range(63))
+    stable = on_disk(kind, draft=side).cache.take([*LONG[:690], 999, 999])
+    assert (stable.found.resumed, stable.draft.position) == (690, 690)
+    assert stable.draft.layers[0].rows[0][0, 0, :, 0].tolist() == list(range(53))
 
 
 def test_attention_is_resumed_within_what_is_on_disk(on_disk: Callable) -> None:
@@ -155,7 +192,7 @@ def test_a_damaged_record_is_a_miss_and_never_an_answer(
     asking = on_disk(kind)
     found = asking.ask(LONG, ANSWER)  # checks every row it is given
     assert found.resumed == (512 if (kind, folder) == ("attention", "t") else 0)
-    assert asking.cache._disk.bad_records > 0
+    assert found.damaged > 0
     asking.write()
     assert on_disk(kind).ask(LONG, ANSWER).resumed == 699  # written again
 

@@ -146,6 +146,20 @@ def test_a_damaged_record_is_found_and_deleted(
     assert call("cache", "verify").code == 0
 
 
+def test_a_damaged_record_costs_a_warning_and_never_the_answer(
+    warm: Callable, call: Call, model: str, clean_environment: Path
+) -> None:
+    words = ("run", model, "--max-tokens", "4", "--temp", "0", "-s", RULES, "Hello")
+    expected = call(*words, "--no-prefix-cache").out
+    warm(RULES)
+    for record in (clean_environment / "cache" / "kv").glob("*/*/*/*.spkv"):
+        record.write_bytes(record.read_bytes()[:-3] + b"abc")
+    result = call(*words)
+    assert (result.code, result.out) == (0, expected)
+    assert result.err.count("warning:") == 2  # the other: the answer was cut off
+    assert "damaged records of kept prompts deleted" in result.err
+
+
 def test_clearing_asks_and_then_leaves_nothing(
     warm: Callable, call: Call, clean_environment: Path
 ) -> None:

@@ -19,7 +19,7 @@ from splashpy.cache.disk.names import ROOT, Names
 from splashpy.cache.disk.record import HostArray, Record
 from splashpy.cache.disk.writer import Writer
 from splashpy.cache.plan import Kind
-from splashpy.cache.run import Place, Run
+from splashpy.cache.run import Run
 
 SHORTEST = 2048
 """Tokens; a shorter beginning is read again as fast."""
@@ -57,7 +57,7 @@ class Outgoing:
             ready = run.state.cut_anywhere or position in run.state.checkpoints
             worth = place.kind in _KINDS and position >= shortest and ready
             if worth and (place.reused or not self._full):
-                step = self._write_place(run, position, place)
+                step = self._write_place(run, position)
                 self._steps.append((run, step))
 
     def abandon(self) -> None:
@@ -95,7 +95,7 @@ class Outgoing:
     def _full(self) -> bool:
         return self._catalogue.nbytes >= _FULL * self._writer.quota
 
-    def _write_place(self, run: Run, position: int, place: Place) -> Iterator[None]:
+    def _write_place(self, run: Run, position: int) -> Iterator[None]:
         """Hand a place over, a block at a time."""
         count = position // BLOCK
         kept = frozenset([*run.hashes[:count], self._names.state(run, position)])
@@ -107,7 +107,7 @@ class Outgoing:
         if self._catalogue.find("state", name) is None:
             self._put_state(run, position, kept)
             yield
-        self._put_context(run, position, place, kept)
+        self._put_context(run, position, kept)
 
     def _put_block(self, run: Run, index: int, kept: frozenset[bytes]) -> None:
         start, end = BLOCK * index, BLOCK * (index + 1)
@@ -127,13 +127,14 @@ class Outgoing:
             parts |= arrays.snapshot_out(run.state, position)
         self._put(entry, parts, kept)
 
-    def _put_context(
-        self, run: Run, position: int, place: Place, kept: frozenset[bytes]
-    ) -> None:
-        context = place.draft
-        if context is None and position == len(run):
-            context = run.draft
+    def _put_context(self, run: Run, position: int, kept: frozenset[bytes]) -> None:
+        context = run.draft_at(position)
         if context is None or not context.bounded or not self._names.drafter:
+            return
+        if context.position > position:  # what is left of it serves as well
+            context = context.copy()
+            context.cut(position)
+        if context.position < position or not len(context):
             return
         state = self._names.state(run, position)
         name = self._names.draft(state)
