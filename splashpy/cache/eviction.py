@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from splashpy.cache.run import Run
+from splashpy.cache.stored_run import StoredRun
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
     """What to give up: a place of a run, or the run where ``place`` is None."""
 
-    run: Run
+    run: StoredRun
     place: int | None
 
 
-def stored_bytes(runs: Iterable[Run]) -> int:
+def stored_bytes(runs: Iterable[StoredRun]) -> int:
     """Bytes of rows, recurrent states and drafter contexts; shared ones count once."""
     held: dict[int, int] = {}
     for run in runs:
@@ -29,7 +29,7 @@ def stored_bytes(runs: Iterable[Run]) -> int:
     return sum(held.values())
 
 
-def next_victim(runs: Iterable[Run], newest: Run) -> Victim | None:
+def next_victim(runs: Iterable[StoredRun], newest: StoredRun) -> Victim | None:
     """What is given up next; None when only what must stay is left.
 
     The newest run stays, and the two places of it where its conversation goes on.
@@ -58,7 +58,7 @@ def next_victim(runs: Iterable[Run], newest: Run) -> Victim | None:
     return min(oldest, key=lambda found: found[:3])[3] if oldest else None
 
 
-def _places(run: Run, newest: Run) -> Iterator[int]:
+def _places(run: StoredRun, newest: StoredRun) -> Iterator[int]:
     """Places that take memory and may go."""
     kept: set[int] = set()
     if run is newest:

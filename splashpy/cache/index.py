@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splashpy.cache.chain import BLOCK, Tokens, block_hashes, shared_length
-from splashpy.cache.run import Run
+from splashpy.cache.stored_run import StoredRun
 
 
 class BlockIndex:
@@ -18,19 +18,20 @@ class BlockIndex:
 
     def __init__(self, root: bytes):
         self.root = root
-        self._runs: dict[bytes, dict[Run, None]] = {root: {}}  # a set with an order
+        # Each value is a set that keeps the order of what was added.
+        self._runs: dict[bytes, dict[StoredRun, None]] = {root: {}}
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[StoredRun]:
         """Every run, in the order they were added."""
         return list(self._runs[self.root])
 
-    def add(self, run: Run) -> None:
+    def add(self, run: StoredRun) -> None:
         """Let a run be found."""
         for name in (self.root, *run.hashes):
             self._runs.setdefault(name, {})[run] = None
 
-    def remove(self, run: Run) -> None:
+    def remove(self, run: StoredRun) -> None:
         """Let a run not be found any more."""
         for name in (self.root, *run.hashes):
             found = self._runs[name]
@@ -38,7 +39,7 @@ class BlockIndex:
             if not found and name != self.root:
                 del self._runs[name]
 
-    def matches(self, tokens: Tokens) -> Iterator[tuple[Run, int]]:
+    def matches(self, tokens: Tokens) -> Iterator[tuple[StoredRun, int]]:
         """Every run with the tokens it shares with a prompt, the longest first.
 
         Of two that share equally many, the one added last comes first. Runs are looked

@@ -23,7 +23,7 @@ from splashpy.cache.eviction import next_victim, stored_bytes
 from splashpy.cache.index import BlockIndex
 from splashpy.cache.lookup import Lookup, Reason
 from splashpy.cache.plan import Kind, Policy
-from splashpy.cache.run import Place, Run
+from splashpy.cache.stored_run import Place, StoredRun
 from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.state import TargetState
 
@@ -76,7 +76,7 @@ class PrefixCache:
         self._now = 0
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[StoredRun]:
         """What is stored, in the order it was."""
         return self._index.runs
 
@@ -151,7 +151,7 @@ class PrefixCache:
             return
         tokens = pack(token_ids)
         hashes = list(block_hashes(self._index.root, tokens))
-        run = Run(tokens, hashes, state, draft, dict(places or {}), asked=asked)
+        run = StoredRun(tokens, hashes, state, draft, dict(places or {}), asked=asked)
         self._end(run)
         run = self._merged(run)
         run.used = self._now
@@ -190,9 +190,9 @@ class PrefixCache:
         """Forget everything."""
         self._index = BlockIndex(self._index.root)
 
-    def _look_up(self, tokens: Tokens) -> tuple[Run | None, Lookup]:
+    def _look_up(self, tokens: Tokens) -> tuple[StoredRun | None, Lookup]:
         limit = len(tokens) - 1
-        best: Run | None = None
+        best: StoredRun | None = None
         resumed = shared = 0
         was: tuple[int, ...] = ()
         lost = False
@@ -256,17 +256,17 @@ class PrefixCache:
             reason = "whole"
         return replace(found, reason=reason, junction=junction)
 
-    def _may_copy(self, run: Run, length: int) -> bool:
+    def _may_copy(self, run: StoredRun, length: int) -> bool:
         copied = run.state.nbytes * length // len(run)
         return self.nbytes + copied <= self.budget
 
-    def _branched(self, run: Run, found: Lookup, capacity: int) -> Taken:
+    def _branched(self, run: StoredRun, found: Lookup, capacity: int) -> Taken:
         length = found.resumed
         state = run.state.branch(length, capacity)
         draft = _cut(_copy(run.draft_at(length)), length)
         return Taken(found, state, draft, _before(run, length))
 
-    def _taken_over(self, run: Run, found: Lookup) -> Taken:
+    def _taken_over(self, run: StoredRun, found: Lookup) -> Taken:
         length = found.resumed
         self._index.remove(run)
         run.state.roll_back(length)
@@ -275,7 +275,7 @@ class PrefixCache:
             draft = _copy(draft)
         return Taken(found, run.state, _cut(draft, length), _before(run, length))
 
-    def _end(self, run: Run) -> None:
+    def _end(self, run: StoredRun) -> None:
         """Note the end, instead of an earlier end that nobody came back to."""
         for place, about in list(run.places.items()):
             if about.kind == "end" and not about.reused and place != len(run):
@@ -285,7 +285,7 @@ class PrefixCache:
         run.state.keep()
         run.note(len(run), "system" if run.asked else "end", self._now)
 
-    def _merged(self, run: Run) -> Run:
+    def _merged(self, run: StoredRun) -> StoredRun:
         """The run, and instead of any that begins as it does, the longer of the two."""
         for other, common in list(self._index.matches(run.tokens)):
             if common == len(other):
@@ -297,7 +297,7 @@ class PrefixCache:
                 run = other
         return run
 
-    def _shrink(self, newest: Run) -> None:
+    def _shrink(self, newest: StoredRun) -> None:
         before = len(self._index.runs)
         while self.nbytes > self.budget:
             victim = next_victim(self._index.runs, newest)
@@ -313,7 +313,7 @@ class PrefixCache:
         if len(self._index.runs) < before:
             mx.clear_cache()  # mlx would keep the buffers for itself
 
-    def _is_favoured(self, run: Run, newest: Run) -> bool:
+    def _is_favoured(self, run: StoredRun, newest: StoredRun) -> bool:
         """Whether a run is too long to make room for so short a prompt."""
         if len(newest) >= self.policy.short:
             return False
@@ -322,7 +322,7 @@ class PrefixCache:
         return longer and stored_bytes(others) <= self.budget
 
 
-def _before(run: Run, length: int) -> dict[int, Place]:
+def _before(run: StoredRun, length: int) -> dict[int, Place]:
     return {at: replace(about) for at, about in run.places.items() if at <= length}
 
 

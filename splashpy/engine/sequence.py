@@ -14,7 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from splashpy.cache.plan import Kind
-from splashpy.cache.run import Place
+from splashpy.cache.stored_run import Place
 from splashpy.drafting.drafter import Drafter
 from splashpy.engine.request import GenerationRequest
 from splashpy.models.state import TargetState

@@ -39,6 +39,7 @@ def record(entry: Entry) -> Record:
 
 def write_chains(root: Path, number: int, ready: int) -> None:
     directory = NamespaceDirectory.hold(root, DIGEST, {"test": 1})
+    assert directory is not None
     catalogue = Catalogue(directory.path / "index.sqlite")
     catalogue.load(directory, 1.0)
     writer = Writer(directory, catalogue, 1 << 22, lambda: 1.0 + number)
@@ -56,6 +57,7 @@ def write_chains(root: Path, number: int, ready: int) -> None:
 
 def prove(root: Path, report: dict[str, int]) -> None:
     directory = NamespaceDirectory.hold(root, DIGEST, {"test": 1})
+    assert directory is not None
     before = [path for _, path in directory.files()]
     catalogue = Catalogue(directory.path / "index.sqlite")
     catalogue.load(directory, 1e6)

@@ -22,6 +22,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 from typing import Any, Literal
 
 from splashpy.cache.disk.record import FILE_MODE, SUFFIX
@@ -32,6 +33,7 @@ FOLDERS: dict[RecordKind, str] = {"block": "b", "state": "t", "draft": "d"}
 DIRECTORY_MODE = 0o700
 
 _NAMESPACE = "NAMESPACE.json"
+_LOOK_SECONDS = 0.02  # somebody who only looks whether it is held holds it shortly
 _NAME_DIGITS = 16
 
 
@@ -53,7 +55,9 @@ class NamespaceDirectory:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
-    def hold(cls, root: Path, digest: bytes, identity: dict[str, Any]) -> Any:
+    def hold(
+        cls, root: Path, digest: bytes, identity: dict[str, Any]
+    ) -> NamespaceDirectory | None:
         """Hold the directory of a namespace; None while another engine holds it.
 
         Args:
@@ -67,7 +71,7 @@ class NamespaceDirectory:
             found.lock = os.open(found.path / "LOCK", os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
             return found._read_only(error)
-        if not _locked(found.lock):
+        if not any(_locked(found.lock) or sleep(_LOOK_SECONDS) for _ in range(3)):
             os.close(found.lock)
             return None
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from splashpy.cache.chain import BLOCK, DIGEST_BYTES
 from splashpy.cache.disk.directory import RecordKind
-from splashpy.cache.run import Run
+from splashpy.cache.stored_run import StoredRun
 
 ROOT = b""
 """The parent of what begins a sequence."""
@@ -30,7 +30,7 @@ class Names:
         """The namespace a record of a kind belongs to."""
         return (self.drafter if kind == "draft" else self.target).hex()
 
-    def state(self, run: Run, position: int) -> bytes:
+    def state(self, run: StoredRun, position: int) -> bytes:
         """The name of a place of a run."""
         count = position // BLOCK
         parent = run.hashes[count - 1] if count else self.target

@@ -19,7 +19,7 @@ from splashpy.cache.disk.names import ROOT, Names
 from splashpy.cache.disk.record import HostArray, Record
 from splashpy.cache.disk.writer import Writer
 from splashpy.cache.plan import Kind
-from splashpy.cache.run import Run
+from splashpy.cache.stored_run import StoredRun
 
 SHORTEST = 2048
 """Tokens; a shorter beginning is read again as fast."""
@@ -44,10 +44,10 @@ class Outgoing:
     ) -> None:
         self._catalogue, self._writer, self._names = catalogue, writer, names
         self._shortest = shortest
-        self._steps: deque[tuple[Run, Iterator[None]]] = deque()
-        self._unfinished: list[Run] = []
+        self._steps: deque[tuple[StoredRun, Iterator[None]]] = deque()
+        self._unfinished: list[StoredRun] = []
 
-    def offer(self, run: Run) -> None:
+    def offer(self, run: StoredRun) -> None:
         """Write what is worth it of a run that was stored, in steps."""
         if not self._writer.open:
             return
@@ -65,7 +65,7 @@ class Outgoing:
         self._unfinished += [run for run, _ in self._steps]
         self._steps.clear()
 
-    def unfinished(self) -> list[Run]:
+    def unfinished(self) -> list[StoredRun]:
         """Runs whose steps were abandoned since this was last asked."""
         found, self._unfinished = self._unfinished, []
         return list(dict.fromkeys(found))
@@ -95,7 +95,7 @@ class Outgoing:
     def _full(self) -> bool:
         return self._catalogue.nbytes >= _FULL * self._writer.quota
 
-    def _write_place(self, run: Run, position: int) -> Iterator[None]:
+    def _write_place(self, run: StoredRun, position: int) -> Iterator[None]:
         """Hand a place over, a block at a time."""
         count = position // BLOCK
         kept = frozenset([*run.hashes[:count], self._names.state(run, position)])
@@ -109,14 +109,14 @@ class Outgoing:
             yield
         self._put_context(run, position, kept)
 
-    def _put_block(self, run: Run, index: int, kept: frozenset[bytes]) -> None:
+    def _put_block(self, run: StoredRun, index: int, kept: frozenset[bytes]) -> None:
         start, end = BLOCK * index, BLOCK * (index + 1)
         parent = run.hashes[index - 1] if index else ROOT
         entry = Entry("block", run.hashes[index], parent, end, b"", 0, 0.0)
         tokens = {"tokens": _host_tokens(run.tokens[start:end])}
         self._put(entry, tokens | arrays.rows_out(run.state, start, end), kept)
 
-    def _put_state(self, run: Run, position: int, kept: frozenset[bytes]) -> None:
+    def _put_state(self, run: StoredRun, position: int, kept: frozenset[bytes]) -> None:
         start = position // BLOCK * BLOCK
         parent = run.hashes[start // BLOCK - 1] if start else ROOT
         tail = run.tokens[start:position].tobytes()
@@ -127,7 +127,9 @@ class Outgoing:
             parts |= arrays.snapshot_out(run.state, position)
         self._put(entry, parts, kept)
 
-    def _put_context(self, run: Run, position: int, kept: frozenset[bytes]) -> None:
+    def _put_context(
+        self, run: StoredRun, position: int, kept: frozenset[bytes]
+    ) -> None:
         context = run.draft_at(position)
         if context is None or not context.bounded or not self._names.drafter:
             return

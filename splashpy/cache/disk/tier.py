@@ -34,7 +34,7 @@ from splashpy.cache.disk.outgoing import SHORTEST, Outgoing
 from splashpy.cache.disk.record import BadRecord, Record, read
 from splashpy.cache.disk.room import sweep_others
 from splashpy.cache.disk.writer import Writer
-from splashpy.cache.run import Run
+from splashpy.cache.stored_run import StoredRun
 from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.state import TargetState
 
@@ -223,7 +223,7 @@ class DiskTier:
         self._writer.touch(wanted)
         return Restored(state, self._restored_context(found))
 
-    def offer(self, run: Run) -> None:
+    def offer(self, run: StoredRun) -> None:
         """Write what is worth it of a run that was stored, in steps."""
         self._outgoing.offer(run)
 
@@ -231,7 +231,7 @@ class DiskTier:
         """Do no more of the steps: their runs are about to change."""
         self._outgoing.abandon()
 
-    def unfinished(self) -> list[Run]:
+    def unfinished(self) -> list[StoredRun]:
         """Runs whose steps were abandoned since this was last asked."""
         return self._outgoing.unfinished()
 

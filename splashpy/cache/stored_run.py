@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A *run*: the state of one finished request with the tokens its rows belong to.
+"""The state of one finished request with the tokens its rows belong to.
 
-Nothing of it changes while it is stored. It serves every prompt that begins as its
+Its rows do not change while it is stored. It serves every prompt that begins as its
 tokens do, up to the nearest row its state can come back to.
 """
 
@@ -34,7 +34,7 @@ class Place:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class StoredRun:
     """A stored sequence.
 
     Attributes:
@@ -84,7 +84,7 @@ class Run:
         self.places.pop(place, None)
         self.lost.add(place)
 
-    def absorb(self, other: Run) -> None:
+    def absorb(self, other: StoredRun) -> None:
         """Take up the places of a run that begins with, or equals, these tokens."""
         self.state.adopt(other.state)
         for place, theirs in other.places.items():
@@ -95,6 +95,8 @@ class Run:
         self.lost |= other.lost
         self.lost -= set(self.places)
         self.asked |= other.asked
+        if len(other) == len(self) and self.draft is None:
+            self.draft = other.draft
 
     def draft_at(self, place: int) -> DrafterContext | None:
         """The drafter's context for a sequence resumed at a place, not yet cut."""
