@@ -70,7 +70,7 @@ def begin(
 def next_stop(sequence: Sequence) -> int:
     """Where the prompt must stop to be kept; its end where nowhere before."""
     length = len(sequence.request.token_ids)
-    if sequence.state.cut_anywhere:
+    if not sequence.plan or sequence.state.cut_anywhere:
         return length
     return min((p for p in sequence.plan if p > sequence.state.length), default=length)
 
