@@ -23,7 +23,8 @@ class Paths:
 
     Attributes:
         data: built packages and conversations.
-        cache: downloads in progress and calibration; may be deleted at any time.
+        cache: downloads in progress and prompts that were read; may be deleted at
+            any time.
         config: ``config.toml``.
         state: locks and running servers.
         log: engine logs.
@@ -68,6 +69,11 @@ class Paths:
             state=home / "state",
             log=home / "log",
         )
+
+    @property
+    def cached_prompts(self) -> Path:
+        """Prompts that were read: states that survive a restart."""
+        return self.cache / "kv"
 
     @property
     def packages(self) -> Path:

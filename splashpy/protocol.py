@@ -98,7 +98,10 @@ class LoadOptions:
         block_size: rows of one verify pass, at most the trained value; None: trained.
         draft_bits: weight bits of the drafter; None: as packaged.
         max_context: tokens of prompt plus answer; None: the model's own limit.
-        prefix_cache: keep the state of the last request for the next one.
+        prefix_cache: keep the states of earlier requests for those that begin alike.
+        cache_ram: bytes they may take in memory; None: what the machine leaves.
+        cache_dir: directory where they survive a restart; None: nowhere.
+        cache_disk: bytes they may take there, 0: none; None: what the disk leaves.
         kv: how full attention keeps keys and values.
     """
 
@@ -109,6 +112,9 @@ class LoadOptions:
     draft_bits: int | None = None
     max_context: int | None = None
     prefix_cache: bool = True
+    cache_ram: int | None = None
+    cache_dir: str | None = None
+    cache_disk: int | None = None
     kv: KvWish = "auto"
 
 

@@ -1,62 +1,144 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The longest stored beginning of a prompt.
+"""State of earlier requests, found by token ids.
 
-One run is kept: the state of the latest request with the tokens its rows belong to.
-The next turn of a conversation begins with exactly those tokens, takes the state over
-without a copy and computes only what is new. Token ids decide, nothing else.
+A prompt that begins as a stored sequence does takes its state over without a copy,
+shortened to where it departs; where that would throw much away, it gets copies of the
+rows instead. A state with windows or recurrent layers is resumed at the nearest place
+that was kept. Token ids decide, nothing else.
 
-A state with windows or recurrent layers cannot be cut anywhere: it goes back to the
-nearest row it can come to exactly, or the prompt is read from its beginning.
+Belongs to the engine's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import mlx.core as mx
+
+from splashpy.cache.chain import DIGEST_BYTES, Tokens, block_hashes, pack
+from splashpy.cache.disk.tier import TOLD, DiskTier
+from splashpy.cache.eviction import next_victim, stored_bytes
+from splashpy.cache.index import BlockIndex
+from splashpy.cache.lookup import Lookup, Reason
+from splashpy.cache.plan import Kind, Policy
+from splashpy.cache.stored_run import Place, StoredRun
+from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.state import TargetState
 
-MIN_REUSE = 16  # tokens: below this a fresh state costs as little
+_WORTH_READING = 256  # tokens more than memory has, for the disk to be read
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixHit:
-    """A state that already holds the first ``length`` tokens of a prompt."""
+class Taken:
+    """What a prompt begins with.
 
-    length: int
-    state: TargetState
+    Attributes:
+        found: what the lookup came to.
+        state: holds the first ``found.resumed`` tokens and belongs to whoever took it;
+            None where nothing was restored.
+        draft: the drafter's context for them, which may be missing or short.
+        places: of those tokens, for :meth:`PrefixCache.insert`.
+    """
+
+    found: Lookup
+    state: TargetState | None = None
+    draft: DrafterContext | None = None
+    places: dict[int, Place] = field(default_factory=dict)
 
 
 class PrefixCache:
-    """Holds the state of the latest finished request."""
+    """Stored runs within a budget.
 
-    def __init__(self) -> None:
-        self._tokens: list[int] = []
-        self._state: TargetState | None = None
+    Args:
+        budget: bytes of all runs; the newest one stays whatever it takes. Without a
+            number there is no limit.
+        root: digest of the namespace.
+        policy: which places are kept.
+        disk: where runs survive a restart; None keeps them in memory only.
+        new_state: an empty state with room for some rows; needed with ``disk``.
+    """
+
+    def __init__(
+        self,
+        budget: int = sys.maxsize,
+        *,
+        root: bytes = bytes(DIGEST_BYTES),
+        policy: Policy | None = None,
+        disk: DiskTier | None = None,
+        new_state: Callable[[int], TargetState] | None = None,
+    ) -> None:
+        self.budget = budget
+        self.policy = policy or Policy()
+        self._index = BlockIndex(root)
+        self._disk, self._new_state = disk, new_state
+        self._now = 0
+
+    @property
+    def runs(self) -> list[StoredRun]:
+        """What is stored, in the order it was."""
+        return self._index.runs
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of state held."""
-        return len(self._tokens)
+        """Rows stored."""
+        return sum(map(len, self.runs))
 
-    def take(self, token_ids: Sequence[int]) -> PrefixHit | None:
-        """Hand the stored state over, shortened to what it shares with a prompt.
+    @property
+    def nbytes(self) -> int:
+        """Bytes stored: rows, recurrent states, windows and drafter contexts."""
+        return stored_bytes(self._index.runs)
 
-        It is shortened further where the state cannot end exactly there. At least one
-        prompt token is left to compute: a state holds no logits. After a hit the cache
-        is empty until the next :meth:`insert`.
+    def take(self, token_ids: Sequence[int], capacity: int = 0) -> Taken:
+        """Look a prompt up and hand over what it begins with.
+
+        At least one token is left to compute: a state holds no logits.
+
+        Args:
+            token_ids: the prompt.
+            capacity: rows its sequence is expected to have.
         """
-        state, self._state = self._state, None
-        shared = _shared_length(self._tokens, token_ids[:-1])
-        self._tokens = []
-        length = 0 if state is None else state.nearest(shared)
-        if state is None or length < MIN_REUSE:
-            return None
-        state.roll_back(length)
-        return PrefixHit(length, state)
+        self._now += 1
+        tokens = pack(token_ids)
+        run, found = self._look_up(tokens)
+        if self._disk is not None:
+            self._disk.abandon()  # the runs are about to change
+        if self._disk is not None and found.reason != "whole":
+            taken = self._from_disk(tokens, found, capacity)
+            if taken.state is not None or run is None:
+                return taken
+            found = taken.found
+        if run is None:
+            return Taken(found)
+        length, run.used = found.resumed, self._now
+        if length in run.places:
+            run.note(length, run.places[length].kind, self._now).reused = True
+        if len(run) - length >= self.policy.copied and self._may_copy(run, length):
+            return self._branched(run, found, capacity)
+        return self._taken_over(run, found)
 
-    def insert(self, token_ids: Sequence[int], state: TargetState) -> None:
-        """Keep ``state``, whose rows belong to exactly ``token_ids``.
+    def look_up(self, token_ids: Sequence[int]) -> Lookup:
+        """What memory has for a prompt; changes nothing."""
+        return self._look_up(pack(token_ids))[1]
+
+    def insert(
+        self,
+        token_ids: Sequence[int],
+        state: TargetState,
+        *,
+        draft: DrafterContext | None = None,
+        places: Mapping[int, Place] | None = None,
+        asked: bool = False,
+    ) -> None:
+        """Keep a state, which from now on nobody else may change.
+
+        Args:
+            token_ids: one per row of ``state``.
+            state: of a finished request.
+            draft: the drafter's context at its end; also given up.
+            places: of these tokens.
+            asked: the prompt was read ahead of time.
 
         Raises:
             ValueError: the state holds another number of rows.
@@ -65,13 +147,196 @@ class PrefixCache:
             raise ValueError(
                 f"{len(token_ids)} tokens do not describe {state.length} rows"
             )
-        self._tokens, self._state = list(token_ids), state
+        if len(token_ids) < self.policy.shortest:
+            return
+        tokens = pack(token_ids)
+        hashes = list(block_hashes(self._index.root, tokens))
+        run = StoredRun(tokens, hashes, state, draft, dict(places or {}), asked=asked)
+        self._end(run)
+        run = self._merged(run)
+        run.used = self._now
+        self._index.add(run)
+        self._shrink(run)
+        if self._disk is not None:
+            runs = self._index.runs
+            for each in (run, *self._disk.unfinished()):
+                if each in runs:
+                    self._disk.offer(each)
+
+    def write_some(self) -> bool:
+        """Bring a little of what is stored to disk; True while there is more."""
+        return self._disk is not None and self._disk.step()
+
+    @property
+    def behind(self) -> bool:
+        """Whether the disk takes longer than copying does."""
+        return self._disk is not None and self._disk.behind
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait until what was brought to disk is there; False when it took longer."""
+        return self._disk is None or self._disk.settle(timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Forget everything in memory and let go of the disk."""
+        self.clear()
+        if self._disk is not None:
+            self._disk.close(timeout)
+
+    def place(self, kind: Kind, draft: DrafterContext | None = None) -> Place:
+        """A place noted now."""
+        return Place(kind, self._now, draft=draft)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._index = BlockIndex(self._index.root)
+
+    def _look_up(self, tokens: Tokens) -> tuple[StoredRun | None, Lookup]:
+        limit = len(tokens) - 1
+        best: StoredRun | None = None
+        resumed = shared = 0
+        was: tuple[int, ...] = ()
+        lost = False
+        for run, common in self._index.matches(tokens):
+            if common > shared:
+                shared, was = common, tuple(run.tokens[common : common + TOLD])
+            if common <= resumed:
+                break
+            length = run.state.nearest(min(common, limit))
+            if length > resumed:
+                best, resumed = run, length
+            lost |= any(length < place <= common for place in run.lost)
+            if resumed == min(common, limit):
+                break
+        if resumed < self.policy.shortest:
+            best, resumed = None, 0
+        found = Lookup(
+            length=len(tokens),
+            shared=shared,
+            resumed=resumed,
+            tier="ram" if best else "",
+            was=was,
+        )
+        return best, self._explained(found, lost=lost)
+
+    def _from_disk(self, tokens: Tokens, found: Lookup, capacity: int) -> Taken:
+        """What the disk has, where that is more than memory has."""
+        assert self._disk is not None
+        assert self._new_state is not None
+        state = self._new_state(capacity)
+        shared, places = self._disk.find(tokens, cut_anywhere=state.cut_anywhere)
+        if shared > found.shared and shared < len(tokens):
+            shared, was = self._disk.departure(tokens, shared)
+            found = replace(found, shared=shared, was=was)
+        least = max(found.resumed + _WORTH_READING, self.policy.shortest)
+        bad = self._disk.bad_records
+        for place in places:
+            if place.position < least:
+                break
+            restored = self._disk.restore(place, tokens, state)
+            found = replace(found, damaged=self._disk.bad_records - bad)
+            if restored is not None:
+                at = place.position
+                found = replace(found, resumed=at, tier="disk")
+                found = self._explained(found, lost=False)
+                kept = Place("stable", self._now, reused=True, draft=None)
+                return Taken(found, restored.state, restored.draft, {at: kept})
+            state = self._new_state(capacity)
+        return Taken(self._explained(found, lost=found.reason == "lost"))
+
+    def _explained(self, found: Lookup, *, lost: bool) -> Lookup:
+        """The lookup with the reason why it did not come to more."""
+        reachable = min(found.shared, found.length - 1)
+        reason: Reason = "departs" if found.resumed else "short"
+        junction = 0
+        if not found.shared and not self._index.runs:
+            reason = "empty"
+        elif reachable - found.resumed >= self.policy.junction:
+            reason, junction = "lost" if lost else "unsaved", reachable
+        elif reachable == found.length - 1:
+            reason = "whole"
+        return replace(found, reason=reason, junction=junction)
+
+    def _may_copy(self, run: StoredRun, length: int) -> bool:
+        copied = run.state.nbytes * length // len(run)
+        return self.nbytes + copied <= self.budget
+
+    def _branched(self, run: StoredRun, found: Lookup, capacity: int) -> Taken:
+        length = found.resumed
+        state = run.state.branch(length, capacity)
+        draft = _cut(_copy(run.draft_at(length)), length)
+        return Taken(found, state, draft, _before(run, length))
+
+    def _taken_over(self, run: StoredRun, found: Lookup) -> Taken:
+        length = found.resumed
+        self._index.remove(run)
+        run.state.roll_back(length)
+        draft = run.draft_at(length)
+        if draft is not run.draft:  # it stays where it was noted
+            draft = _copy(draft)
+        return Taken(found, run.state, _cut(draft, length), _before(run, length))
+
+    def _end(self, run: StoredRun) -> None:
+        """Note the end, instead of an earlier end that nobody came back to."""
+        for place, about in list(run.places.items()):
+            if about.kind == "end" and not about.reused and place != len(run):
+                del run.places[place]
+                run.state.forget(place)
+        run.state.rest()
+        run.state.keep()
+        run.note(len(run), "system" if run.asked else "end", self._now)
+
+    def _merged(self, run: StoredRun) -> StoredRun:
+        """The run, and instead of any that begins as it does, the longer of the two."""
+        for other, common in list(self._index.matches(run.tokens)):
+            if common == len(other):
+                self._index.remove(other)
+                run.absorb(other)
+            elif common == len(run):
+                self._index.remove(other)
+                other.absorb(run)
+                run = other
+        return run
+
+    def _shrink(self, newest: StoredRun) -> None:
+        before = len(self._index.runs)
+        while self.nbytes > self.budget:
+            victim = next_victim(self._index.runs, newest)
+            if victim is None:
+                break
+            if self._is_favoured(victim.run, newest):
+                self._index.remove(newest)
+                break
+            if victim.place is None:
+                self._index.remove(victim.run)
+            else:
+                victim.run.give_up(victim.place)
+        if len(self._index.runs) < before:
+            mx.clear_cache()  # mlx would keep the buffers for itself
+
+    def _is_favoured(self, run: StoredRun, newest: StoredRun) -> bool:
+        """Whether a run is too long to make room for so short a prompt."""
+        if len(newest) >= self.policy.short:
+            return False
+        others = [each for each in self._index.runs if each is not newest]
+        longer = len(run) >= self.policy.favour * len(newest)
+        return longer and stored_bytes(others) <= self.budget
 
 
-def _shared_length(stored: Sequence[int], wanted: Sequence[int]) -> int:
-    length = 0
-    for ours, theirs in zip(stored, wanted, strict=False):
-        if ours != theirs:
-            break
-        length += 1
-    return length
+def _before(run: StoredRun, length: int) -> dict[int, Place]:
+    return {at: replace(about) for at, about in run.places.items() if at <= length}
+
+
+def _copy(context: DrafterContext | None) -> DrafterContext | None:
+    if context is None:
+        return None
+    copied = context.copy()
+    mx.eval(copied.arrays)  # a lazy copy would keep the original's buffers alive
+    return copied
+
+
+def _cut(context: DrafterContext | None, length: int) -> DrafterContext | None:
+    """The context at ``length``; None where it ends before, or nothing is left."""
+    if context is None or context.position < length:
+        return None
+    context.cut(length)
+    return context if len(context) else None

@@ -23,6 +23,8 @@ class CommandEntry(NamedTuple):
         group: commands of one group stand together.
         synopsis: arguments, as the table of commands shows them.
         alias_of: the name this one is another spelling of; aliases are not listed.
+        part_of: first word of a family of commands that stand on one line of the
+            overview.
     """
 
     module: str
@@ -30,6 +32,7 @@ class CommandEntry(NamedTuple):
     group: str = ""
     synopsis: str = ""
     alias_of: str = ""
+    part_of: str = ""
 
 
 COMMANDS: dict[str, CommandEntry] = {
@@ -51,14 +54,43 @@ COMMANDS: dict[str, CommandEntry] = {
     "unpack": CommandEntry(
         "unpack:UNPACK", "take a package apart", "Models", "PACKAGE -o DIR"
     ),
+    "cache ls": CommandEntry(
+        "cache:LS", "kept prompts; also show, why, warm, ...", "Models"
+    ),
+    "cache": CommandEntry("cache:LS", alias_of="cache ls"),
+    "cache show": CommandEntry(
+        "cache:SHOW", "one entry of them", "Models", "ID", part_of="cache"
+    ),
+    "cache why": CommandEntry(
+        "cache:WHY", "why a prompt was read again", "Models", part_of="cache"
+    ),
+    "cache warm": CommandEntry(
+        "cache_warm:WARM",
+        "read a prompt ahead of time",
+        "Models",
+        "FILE [MODEL]",
+        part_of="cache",
+    ),
+    "cache clear": CommandEntry(
+        "cache:CLEAR", "delete kept prompts", "Models", "[ID]", part_of="cache"
+    ),
+    "cache verify": CommandEntry(
+        "cache:VERIFY", "find damaged records", "Models", part_of="cache"
+    ),
     "verify": CommandEntry(
-        "verify:VERIFY", "prove that drafts change nothing", "Models", "[MODEL]"
+        "verify:VERIFY",
+        "prove that drafts change nothing",
+        "Prove",
+        "[MODEL]",
     ),
     "train": CommandEntry(
-        "train:TRAIN", "train a drafter for a model", "Train", "[MODEL]"
+        "train:TRAIN", "train a drafter for a model", "Prove", "[MODEL]"
     ),
     "train data": CommandEntry(
-        "train_data:TRAIN_DATA", "write the texts for that", "Train", "[MODEL] [FILE]"
+        "train_data:TRAIN_DATA",
+        "write the texts for that",
+        "Prove",
+        "[MODEL] [FILE]",
     ),
     "doctor": CommandEntry("doctor:DOCTOR", "look at this machine", "Other"),
     "help": CommandEntry(
@@ -87,9 +119,10 @@ def nearest(word: str, names: Sequence[str]) -> list[str]:
 def overview() -> str:
     """What bare ``splashpy`` prints: at most 24 lines of at most 80 columns."""
     lines = ["splashpy: local speculative decoding for Apple silicon"]
-    width = max(len(f"{name} {row.synopsis}") for name, row in listed().items())
+    shown = {name: row for name, row in listed().items() if not row.part_of}
+    width = max(len(f"{name} {row.synopsis}") for name, row in shown.items())
     group = ""
-    for name, row in listed().items():
+    for name, row in shown.items():
         if row.group != group:
             lines.append("")
             group = row.group

@@ -135,6 +135,9 @@ class Invocation:
             max_context=given["max_context"],
             prefix_cache=not given["no_prefix_cache"],
             kv=given["kv"] or "auto",
+            cache_ram=given["cache_ram"],
+            cache_dir=str(self.paths.cached_prompts),
+            cache_disk=given["cache_disk"],
         )
 
     def drafter_directory(self, value: str, flag: str) -> str:

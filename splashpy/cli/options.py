@@ -151,7 +151,23 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             values.choice("auto", "bf16", "q8"),
             default="auto: what fits",
         ),
-        Option("--no-prefix-cache", "do not keep state between turns", rare=True),
+        Option("--no-prefix-cache", "do not keep prompts that were read", rare=True),
+        Option(
+            "--cache-ram",
+            "memory for prompts that were read",
+            "SIZE",
+            values.size,
+            default="what is left",
+            rare=True,
+        ),
+        Option(
+            "--cache-disk",
+            "disk for them; 0 keeps none",
+            "SIZE|0",
+            values.size,
+            default="a tenth of free",
+            rare=True,
+        ),
         Option(
             "--no-update-check", "do not ask the Hub for a newer revision", rare=True
         ),
@@ -262,6 +278,15 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "F",
             values.decimal(0),
             hidden=True,
+        ),
+    ),
+    "Cache": (
+        Option(
+            "--last",
+            "lookups to explain",
+            "N",
+            values.integer(1),
+            default="3",
         ),
     ),
     **PACKING_ROWS,

@@ -21,7 +21,7 @@ from splashpy.cli.resolve import find_or_build
 from splashpy.cli.signals import Interrupts
 from splashpy.client.client import EngineClient
 from splashpy.errors import ExtractError
-from splashpy.protocol import Done, Event, Generate, Load, LoadProgress, Ready
+from splashpy.protocol import Done, Event, Generate, Load, LoadProgress, Log, Ready
 from splashpy.wire import to_line
 
 EXIT_CUT_OFF = 4
@@ -45,7 +45,7 @@ def write_answer(invocation: Invocation, word: str | None, question: Question) -
         load = load_command(invocation, word, interrupts)
         with (
             into(given["output"], out, before_exit=interrupts.before_exit) as sink,
-            _connected(invocation) as client,
+            connected(invocation) as client,
         ):
             writer = _Writer(invocation, sink, interrupts)
             return writer.write(client, load, _request(invocation, question))
@@ -70,6 +70,7 @@ class _Writer:
             for event in exchange.follow(client, request, self.interrupts):
                 answer.take(event)
                 self._event_line(event)
+                self._warning(event)
                 display.show(event)
             display.finish()
         finally:
@@ -127,6 +128,10 @@ class _Writer:
     def _event_line(self, event: Event) -> None:
         if self.invocation.given["json_stream"]:
             self.sink.stream.write(to_line(event).decode("utf-8"))
+
+    def _warning(self, event: Event) -> None:
+        if isinstance(event, Log) and event.level in ("warn", "error"):
+            self.invocation.output.warn(event.text)
 
     def _end(self, answer: Answer, done: Done, ready: Ready, load: Load) -> int:
         given, output = self.invocation.given, self.invocation.output
@@ -206,7 +211,7 @@ def _request(invocation: Invocation, question: Question) -> Generate:
 
 
 @contextlib.contextmanager
-def _connected(invocation: Invocation) -> Iterator[EngineClient]:
+def connected(invocation: Invocation) -> Iterator[EngineClient]:
     """An engine in this process or a replay; ended at once when something fails."""
     client = _connect(invocation)
     try:

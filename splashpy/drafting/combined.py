@@ -13,12 +13,14 @@ import mlx.core as mx
 from splashpy.drafting.drafter import (
     Drafter,
     DraftSampling,
+    KeepsContext,
     Proposal,
     empty_proposal,
 )
 from splashpy.drafting.live_costs import PLAIN, Kind, LiveCosts
 from splashpy.drafting.lookup import DRAFT_TOKENS, LookupDrafter, LookupState
 from splashpy.drafting.pace import FREE, Costs, Pace, usual_acceptance
+from splashpy.models.dflash2_context import DrafterContext
 
 
 @dataclass(slots=True)
@@ -105,6 +107,22 @@ class CombinedDrafter:
         if self.lookup and state.lookup:
             self.lookup.observe(state.lookup, token_ids, None, start)
         self.drafter.observe(state.drafter, token_ids, features, start)
+
+    def new_context(self) -> DrafterContext | None:
+        """An empty context of the drafter."""
+        drafter = self.drafter
+        return drafter.new_context() if isinstance(drafter, KeepsContext) else None
+
+    def keep(self, state: CombinedState) -> DrafterContext | None:
+        """The drafter's context; lookup needs the tokens only."""
+        if isinstance(self.drafter, KeepsContext):
+            return self.drafter.keep(state.drafter)
+        return None
+
+    def take_up(self, state: CombinedState, context: DrafterContext) -> None:
+        """Give the drafter its context."""
+        if isinstance(self.drafter, KeepsContext):
+            self.drafter.take_up(state.drafter, context)
 
     def propose(
         self,

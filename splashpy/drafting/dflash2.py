@@ -176,6 +176,19 @@ class DFlash2Drafter:
         state.queue.append(features)
         self._bound_queue(state)
 
+    def new_context(self) -> DrafterContext:
+        """See :class:`~splashpy.drafting.drafter.KeepsContext`."""
+        return self._network.new_context()
+
+    def keep(self, state: DFlash2State) -> DrafterContext | None:
+        """See :class:`~splashpy.drafting.drafter.KeepsContext`; projects the queue."""
+        self._project(state)
+        return state.context if state.context.arrays else None
+
+    def take_up(self, state: DFlash2State, context: DrafterContext) -> None:
+        """See :class:`~splashpy.drafting.drafter.KeepsContext`."""
+        state.context = context
+
     def propose(
         self,
         state: DFlash2State,

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import mlx.core as mx
+
+from splashpy.models.dflash2_context import DrafterContext
 
 Source = Literal["a", "l"]
 """How a drafted token is shown once accepted: by the drafter, by lookup."""
@@ -149,4 +151,24 @@ class Drafter(Protocol):
             limit: how many drafts are useful, from the token budget.
             sampling: how to draw, for drafters that draw.
         """
+        ...
+
+
+@runtime_checkable
+class KeepsContext(Protocol):
+    """A drafter whose context a later request may take up.
+
+    A request that begins without it is drafted for all the same, less well at first.
+    """
+
+    def new_context(self) -> DrafterContext | None:
+        """A context of no rows; None where there is nothing to keep."""
+        ...
+
+    def keep(self, state: Any) -> DrafterContext | None:
+        """The context of the committed rows; it goes on changing with the state."""
+        ...
+
+    def take_up(self, state: Any, context: DrafterContext) -> None:
+        """Begin a new state with a context, which then belongs to it."""
         ...

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -27,6 +29,7 @@ from splashpy.engine.request import (
     GenerationRequest,
     Waiting,
 )
+from splashpy.engine.shelf import open_cache
 from splashpy.errors import InternalError, SplashError, UsageError
 from splashpy.protocol import LoadProgress
 
@@ -43,6 +46,9 @@ class _Job:
     request: GenerationRequest
     accepted_at: float
 
+
+_FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
+_STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
 Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress
 Emit = Callable[[Emitted], None]
@@ -63,6 +69,7 @@ class Engine:
         self._waiting: list[str] = []
         self._cancelled: set[str] = set()
         self._closing = False
+        self._flush_seconds = _FLUSH_SECONDS
         self._loaded: Loaded | None = None
         self._cache: PrefixCache | None = None
         self._thread = threading.Thread(
@@ -95,13 +102,15 @@ class Engine:
 
     def close(self, timeout: float | None = None) -> None:
         """Cancel everything and end the thread; waits ``timeout`` seconds for it."""
+        if timeout is not None:
+            self._flush_seconds = min(timeout, _FLUSH_SECONDS)
         self._closing = True
         self._jobs.put(None)
         self._thread.join(timeout)
 
     def _run(self) -> None:
         while not self._closing:
-            job = self._jobs.get()
+            job = self._next_job()
             if isinstance(job, LoadRequest):
                 self._load(job)
             elif isinstance(job, _Job):
@@ -113,7 +122,20 @@ class Engine:
         # without giving its streams back.
         mx.clear_streams()
 
+    def _next_job(self) -> _Job | LoadRequest | None:
+        """The next job; until there is one, what is stored goes to disk."""
+        while self._cache is not None and self._cache.write_some():
+            with suppress(queue.Empty):
+                return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)
+        return self._jobs.get()
+
     def _forget(self) -> None:
+        if self._cache is not None:
+            deadline = perf_counter() + self._flush_seconds
+            while self._cache.write_some() and perf_counter() < deadline:
+                if self._cache.behind:
+                    time.sleep(_STEP_SECONDS)
+            self._cache.close(max(deadline - perf_counter(), 0.0))
         self._loaded = self._cache = None
         mx.clear_cache()
 
@@ -121,20 +143,21 @@ class Engine:
         self._forget()
         try:
             self._loaded = load(request, self._emit)
+            self._cache = open_cache(request, self._loaded)
         except SplashError as error:
             self._emit(LoadFailed(error))
             return
         except Exception as error:  # noqa: BLE001 - reported to whoever asked
             self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
             return
-        if request.options.prefix_cache:
-            self._cache = PrefixCache()
         self._emit(self._loaded)
 
     def _answer(self, job: _Job) -> None:
         request = job.request
         try:
             for event in self._events(job):
+                if isinstance(event, Finished) and request.prefill_only:
+                    self._keep_on_disk(request.id)
                 self._emit(event)
         except SplashError as error:
             self._emit(Failed(request.id, error))
@@ -144,6 +167,16 @@ class Engine:
             with self._lock:
                 self._waiting.remove(request.id)
                 self._cancelled.discard(request.id)
+
+    def _keep_on_disk(self, request_id: str) -> None:
+        """A prompt read ahead of time shall be there when its request is done."""
+        while self._cache is not None and self._cache.write_some():
+            if self._is_cancelled(request_id):
+                return
+            if self._cache.behind:
+                time.sleep(_STEP_SECONDS)
+        if self._cache is not None:
+            self._cache.settle(_FLUSH_SECONDS)
 
     def _events(self, job: _Job) -> Iterator[EngineEvent]:
         request = job.request

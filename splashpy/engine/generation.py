@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Any
-
-import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import Drafter
@@ -17,14 +14,14 @@ from splashpy.engine.request import (
     EngineEvent,
     Finished,
     GenerationRequest,
+    LookedUp,
     Reason,
     TokensCommitted,
 )
+from splashpy.engine.reuse import begin, leave
 from splashpy.engine.sequence import Sequence
 from splashpy.errors import ContextLengthError, RequestCancelled
 from splashpy.models.target import Target
-
-_RESERVE = 1024  # answer rows reserved up front; a longer answer grows its state
 
 
 def generate(
@@ -52,12 +49,14 @@ def generate(
     """
     budget, budget_reason = _budget(request, target.facts.context_max)
     started = perf_counter()
-    sequence = _begin(request, target, drafter, cache, budget)
+    sequence, found = begin(request, target, drafter, cache, budget)
     reason: Reason = "cancelled"
     first = started
     sound = False
     try:
-        yield from prefill(sequence, target, cancelled)
+        if cache is not None:
+            yield LookedUp(request.id, found)
+        yield from prefill(sequence, target, cancelled, cache)
         first = perf_counter()
         if sequence.emitted:
             yield _first_token(sequence, first)
@@ -68,9 +67,8 @@ def generate(
         sound = True
     finally:
         # Rows computed from broken numbers must not reach a later request.
-        if sound and cache is not None:
-            sequence.settle_rows()
-            cache.insert(sequence.tokens[: sequence.state.length], sequence.state)
+        if sound:
+            leave(sequence, cache)
     yield Finished(
         id=request.id,
         reason=reason,
@@ -109,28 +107,6 @@ def _may_go_ahead(sequence: Sequence, flight: InFlight) -> bool:
         return False
     certain = not len(flight.proposal) and sequence.launched < sequence.budget
     return certain and sequence.drafter.idle(sequence.drafter_state)
-
-
-def _begin(
-    request: GenerationRequest,
-    target: Target,
-    drafter: Drafter,
-    cache: PrefixCache | None,
-    budget: int,
-) -> Sequence:
-    hit = cache.take(request.token_ids) if cache is not None else None
-    room = len(request.token_ids) + min(budget, _RESERVE) + drafter.block_size
-    state: Any = hit.state if hit else target.new_state(room)
-    return Sequence(
-        request=request,
-        state=state,
-        drafter=drafter,
-        drafter_state=drafter.new_state(),
-        budget=budget,
-        tokens=list(request.token_ids),
-        anchor=mx.array(0, dtype=mx.int32),
-        cached=hit.length if hit else 0,
-    )
 
 
 def _budget(request: GenerationRequest, context_max: int) -> tuple[int, Reason]:

@@ -2,7 +2,9 @@
 """A prompt through the target in chunks, up to the first token.
 
 Chunks are sized so that one takes about a second: a person who presses Esc waits no
-longer than that. The vocabulary head runs for the last row only.
+longer than that. They end at multiples of their size, or where the state is to be kept,
+so that a prompt resumed at such a place is read in the pieces it was read in before.
+The vocabulary head runs for the last row only.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from time import perf_counter
 
 import mlx.core as mx
 
+from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import empty_proposal
 from splashpy.engine.constraint import constrained
 from splashpy.engine.decision import decide, read
 from splashpy.engine.request import PrefillProgress
+from splashpy.engine.reuse import keep_places, next_stop
 from splashpy.engine.sequence import Sequence
 from splashpy.errors import RequestCancelled
 from splashpy.models.target import Target
@@ -27,7 +31,10 @@ _CHUNK_SECONDS = 1.0
 
 
 def prefill(
-    sequence: Sequence, target: Target, cancelled: Callable[[], bool]
+    sequence: Sequence,
+    target: Target,
+    cancelled: Callable[[], bool],
+    cache: PrefixCache | None = None,
 ) -> Iterator[PrefillProgress]:
     """Read the prompt after what the state already holds, then its first token.
 
@@ -50,8 +57,9 @@ def prefill(
         if cancelled():
             raise RequestCancelled
         began, position = perf_counter(), sequence.state.length
-        ids = prompt[position : position + chunk]
+        ids = prompt[position : chunk_end(position, chunk, next_stop(sequence))]
         _read_chunk(sequence, target, ids)
+        keep_places(sequence, cache)
         rate = len(ids) / (perf_counter() - began)
         if len(ids) == chunk:
             chunk = next_chunk(rate)
@@ -59,9 +67,14 @@ def prefill(
 
 
 def next_chunk(tokens_per_second: float) -> int:
-    """Tokens that take about a second, in steps of the smallest chunk."""
-    wanted = int(tokens_per_second * _CHUNK_SECONDS) // SMALLEST_CHUNK * SMALLEST_CHUNK
-    return min(max(wanted, SMALLEST_CHUNK), LARGEST_CHUNK)
+    """Tokens that take up to a second: a power of two."""
+    wanted = int(tokens_per_second * _CHUNK_SECONDS)
+    return min(max(1 << wanted.bit_length() >> 1, SMALLEST_CHUNK), LARGEST_CHUNK)
+
+
+def chunk_end(position: int, chunk: int, stop: int) -> int:
+    """Where the chunk from ``position`` ends: at a multiple of its size, or before."""
+    return min((position // chunk + 1) * chunk, stop)
 
 
 def _read_chunk(sequence: Sequence, target: Target, ids: tuple[int, ...]) -> None:

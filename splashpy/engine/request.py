@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from splashpy.cache.lookup import Lookup
+from splashpy.cache.plan import UNMARKED, Marks
 from splashpy.errors import SplashError
 from splashpy.verification.grammar import Grammar
 from splashpy.verification.sampling import SamplingParams
@@ -34,6 +36,7 @@ class GenerationRequest:
         draft: False decodes one token at a time.
         prefill_only: read the prompt, answer nothing.
         grammar: what the answer must follow, at its beginning; None leaves it free.
+        marks: places of the prompt that other prompts may share.
     """
 
     id: str
@@ -46,6 +49,7 @@ class GenerationRequest:
     draft: bool = True
     prefill_only: bool = False
     grammar: Grammar | None = None
+    marks: Marks = UNMARKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,14 @@ class Waiting:
 
     id: str
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What earlier requests had for this one."""
+
+    id: str
+    found: Lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +127,4 @@ class Failed:
     fatal: bool = False
 
 
-EngineEvent = Waiting | PrefillProgress | TokensCommitted | Finished | Failed
+EngineEvent = Waiting | LookedUp | PrefillProgress | TokensCommitted | Finished | Failed

@@ -13,6 +13,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from splashpy.cache.plan import Kind
+from splashpy.cache.stored_run import Place
 from splashpy.drafting.drafter import Drafter
 from splashpy.engine.request import GenerationRequest
 from splashpy.models.state import TargetState
@@ -35,6 +37,8 @@ class Sequence:
         cycle: verify passes launched.
         cached: prompt tokens restored instead of computed.
         grammar: what may follow the committed tokens; None leaves it free.
+        plan: places of the prompt still to be kept for later requests.
+        places: those that were.
     """
 
     request: GenerationRequest
@@ -47,6 +51,8 @@ class Sequence:
     launched: int = 0
     cycle: int = 0
     cached: int = 0
+    plan: dict[int, Kind] = field(default_factory=dict)
+    places: dict[int, Place] = field(default_factory=dict)
     grammar: Grammar | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

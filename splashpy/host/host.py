@@ -17,12 +17,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from splashpy import blas, protocol
+from splashpy.cache.disk.lookup_file import LookupFile
+from splashpy.dialogue.prompt import Prompt
 from splashpy.engine.engine import Emitted, Engine, LoadFailed, memory
 from splashpy.engine.loading import Loaded, LoadRequest
-from splashpy.engine.request import Failed, Finished
+from splashpy.engine.request import Failed, Finished, LookedUp
+from splashpy.engine.shelf import wall_clock
 from splashpy.errors import InternalError, SplashError, UsageError
 from splashpy.host.answer import Answer
 from splashpy.host.device import device, memory_bytes
+from splashpy.host.lookups import describe
 from splashpy.host.model import Speech, resolve_request
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Command, Event, Failure
@@ -45,6 +49,10 @@ class Host:
         self._engine = Engine(self._inbox.put)
         self._answers: dict[str, Answer] = {}
         self._speech: Speech | None = None
+        # What was asked, until its prompt was looked up; and where that is told.
+        self._asked: dict[str, tuple[protocol.Generate, Prompt]] = {}
+        self._lookups: LookupFile | None = None
+        self._model = ""
         # Loads on their way, oldest first; the engine answers them in this order.
         self._loading: deque[tuple[protocol.Load, Speech]] = deque()
         self._thread = threading.Thread(
@@ -137,6 +145,10 @@ class Host:
 
     def _ready(self, loaded: Loaded) -> None:
         command, speech = self._loading.popleft()
+        options = command.options
+        told = options.cache_dir is not None and options.cache_disk != 0
+        self._lookups = LookupFile(Path(options.cache_dir or "")) if told else None
+        self._model = command.name or command.model
         facts = loaded.target.facts
         active, _, _ = memory()
         self._emit(
@@ -172,11 +184,30 @@ class Host:
             stop_engine=self._engine.cancel,
             return_token_ids=command.return_token_ids,
         )
+        if self._lookups is not None:
+            self._asked[command.id] = command, prompt
         self._engine.submit(request)
 
     def _count(self, command: protocol.Count) -> None:
         prompt = self._loaded_speech().prompt(command)
         self._emit(protocol.Counted(id=command.id, tokens=len(prompt.token_ids)))
+
+    def _note(self, event: LookedUp) -> None:
+        """Write down what a lookup came to, for ``splashpy cache why``."""
+        asked = self._asked.pop(event.id, None)
+        if asked is not None and self._lookups is not None:
+            about = describe(*asked, event.found, self._loaded_speech())
+            self._lookups.append({"at": wall_clock(), "model": self._model, **about})
+
+    def _warn(self, event: LookedUp) -> None:
+        count = event.found.damaged
+        if count:
+            records = "record" if count == 1 else "records"
+            text = (
+                f"{count} damaged {records} of kept prompts deleted; what they held "
+                "is read again"
+            )
+            self._emit(protocol.Log(level="warn", text=text))
 
     def _loaded_speech(self) -> Speech:
         if self._speech is None:
@@ -189,5 +220,9 @@ class Host:
             return
         if isinstance(event, Finished | Failed):
             del self._answers[event.id]
+            self._asked.pop(event.id, None)
+        if isinstance(event, LookedUp):
+            self._note(event)
+            self._warn(event)
         for out in answer.follow(event):  # type: ignore[arg-type]
             self._emit(out)

@@ -7,6 +7,8 @@ import secrets
 from dataclasses import dataclass, field, fields
 
 from splashpy import protocol
+from splashpy.cache.plan import UNMARKED, Marks
+from splashpy.dialogue.boundaries import Boundaries
 from splashpy.dialogue.channels import ChannelSplitter
 from splashpy.dialogue.grammars import Grammars
 from splashpy.dialogue.prompt import Prompt, build_prompt, build_raw, reasoning_tags
@@ -28,6 +30,7 @@ class Speech:
     Attributes:
         tokenizer: text to ids and back.
         template: messages to text.
+        boundaries: places of a prompt that other prompts share.
         sampling: the package's defaults.
         context_max: tokens of prompt plus answer.
         grammars: what answers may be made to look like.
@@ -35,6 +38,7 @@ class Speech:
 
     tokenizer: Tokenizer
     template: ChatTemplate
+    boundaries: Boundaries
     sampling: Sampling
     context_max: int
     grammars: Grammars = field(init=False)
@@ -57,9 +61,14 @@ class Speech:
             raise UsageError(
                 f"--max-context {max_context}: this model allows 2 to {context} tokens"
             )
+        tokenizer = Tokenizer.from_directory(
+            directory.tokenizer, config=directory.config
+        )
+        template = ChatTemplate.from_directory(directory.tokenizer)
         return cls(
-            Tokenizer.from_directory(directory.tokenizer, config=directory.config),
-            ChatTemplate.from_directory(directory.tokenizer),
+            tokenizer,
+            template,
+            Boundaries(tokenizer, template),
             directory.sampling,
             max_context or context,
         )
@@ -91,6 +100,14 @@ class Speech:
             command.messages,
             tools=getattr(command, "tools", ()),
             effort=getattr(command, "effort", None),
+        )
+
+    def marks(self, command: protocol.Generate, prompt: Prompt) -> Marks:
+        """The places of a prompt; nothing is known about a raw one's."""
+        if command.prompt is not None:
+            return UNMARKED
+        return self.boundaries.marks(
+            prompt.token_ids, command.messages, command.tools, command.effort
         )
 
     def turn(
@@ -156,6 +173,7 @@ def resolve_request(
         draft=command.draft,
         prefill_only=command.prefill_only,
         grammar=speech.grammar(command, prompt),
+        marks=speech.marks(command, prompt),
     )
 
 

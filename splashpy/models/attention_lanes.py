@@ -10,7 +10,8 @@ Shapes: B batch (1), H key/value heads, L new rows, W window, d head dimension.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import mlx.core as mx
 from mlx_lm.models.base import create_causal_mask
@@ -76,14 +77,9 @@ class LaneKV(_Rows):
         Returns:
             Keys and values of every row held, [B, H, offset, d].
         """
-        start, end = self.offset, self.offset + keys.shape[2]
-        all_keys = self._with_room(self.keys, keys, end)
-        all_values = self._with_room(self.values, values, end)
-        all_keys[..., start:end, :] = keys
-        all_values[..., start:end, :] = values
-        self.keys, self.values = all_keys, all_values
-        self.offset = end
-        return all_keys[..., :end, :], all_values[..., :end, :]
+        self.keys, self.values = self._put((self.keys, self.values), (keys, values))
+        end = self.offset
+        return self.keys[..., :end, :], self.values[..., :end, :]
 
     def make_mask(
         self,
@@ -118,10 +114,47 @@ class LaneKV(_Rows):
         """Come back to a snapshot of this lane's own past."""
         self.roll_back(snapshot)
 
+    def rows(self, start: int, end: int) -> list[mx.array]:
+        """Copies of the rows from ``start`` to ``end``, one array per buffer."""
+        return [mx.contiguous(a[..., start:end, :]) for a in self.arrays]
+
+    def append(self, rows: Sequence[mx.array]) -> None:
+        """Add rows another lane of this kind gave out.
+
+        Args:
+            rows: from :meth:`rows`; nothing where that lane was empty.
+        """
+        if rows:
+            self.keys, self.values = self._put((self.keys, self.values), rows)
+
+    def load(self, length: int, arrays: Sequence[mx.array]) -> None:
+        """Never: rows are appended."""
+        raise ValueError("rows belong to no snapshot")
+
+    def branch(self, length: int, capacity: int, snapshot: Snapshot) -> Self:
+        """Another lane that holds copies of the first ``length`` rows."""
+        lane = type(self)(max(capacity, length))
+        if length:
+            lane.append([a[..., :length, :] for a in self.arrays])
+        return lane
+
     @property
     def row_nbytes(self) -> int:
         """Bytes each further row takes."""
         return sum(a.nbytes // a.shape[2] for a in self.arrays)
+
+    def _put(
+        self, buffers: Sequence[mx.array | None], rows: Sequence[mx.array]
+    ) -> list[mx.array]:
+        """The buffers with new rows behind those held, which are counted."""
+        start, end = self.offset, self.offset + rows[0].shape[2]
+        held = [
+            self._with_room(a, new, end) for a, new in zip(buffers, rows, strict=True)
+        ]
+        for buffer, new in zip(held, rows, strict=True):
+            buffer[..., start:end, :] = new
+        self.offset = end
+        return held
 
     def _with_room(
         self, buffer: mx.array | None, rows: mx.array, needed: int
@@ -152,7 +185,7 @@ class LaneRotKV(_Rows):
 
     def __init__(self, window: int, capacity: int, spare: int = SPARE_ROWS):
         super().__init__()
-        self._window = window
+        self._window, self._spare = window, spare
         self._limit = window - 1 + spare
         self._capacity = min(capacity, self._limit)
         self._first = 0  # position of the buffer's first row
@@ -214,11 +247,30 @@ class LaneRotKV(_Rows):
 
     def snapshot(self) -> Snapshot:
         """The position and a copy of the rows in sight."""
-        if self.keys is None or self.values is None:
-            return 0, None, None
-        start, end = self.offset - self._seen - self._first, self.offset - self._first
-        rows = [mx.contiguous(a[..., start:end, :]) for a in (self.keys, self.values)]
-        return self.offset, *rows
+        return self._seen_from(self.offset)
+
+    def rows(self, start: int, end: int) -> list[mx.array]:
+        """Nothing: what a window sees belongs to one position, and to a snapshot."""
+        return []
+
+    def append(self, rows: Sequence[mx.array]) -> None:
+        """Nothing, as :meth:`rows`."""
+
+    def load(self, length: int, arrays: Sequence[mx.array]) -> None:
+        """Stand at ``length`` with the keys and values in sight there."""
+        self.restore((length, *arrays))
+
+    def branch(self, length: int, capacity: int, snapshot: Snapshot) -> LaneRotKV:
+        """Another lane that has read ``length`` rows.
+
+        Args:
+            length: rows it holds.
+            capacity: rows its sequence is expected to have.
+            snapshot: taken at that length; None where the rows are still here.
+        """
+        lane = LaneRotKV(self._window, capacity, self._spare)
+        lane.restore(snapshot or self._seen_from(length))
+        return lane
 
     def restore(self, snapshot: Snapshot) -> None:
         """Come back to a snapshot, whatever was written since."""
@@ -235,6 +287,14 @@ class LaneRotKV(_Rows):
     def _seen(self) -> int:
         """Earlier rows the next row sees."""
         return min(self.offset, self._window - 1)
+
+    def _seen_from(self, position: int) -> Snapshot:
+        if self.keys is None or self.values is None or not position:
+            return 0, None, None
+        start = max(0, position - (self._window - 1)) - self._first
+        end = position - self._first
+        rows = [mx.contiguous(a[..., start:end, :]) for a in (self.keys, self.values)]
+        return position, *rows
 
     def _make_room(self, keys: mx.array, values: mx.array) -> None:
         """Let new rows fit behind those in sight, and give a long chunk's room back."""
@@ -301,6 +361,24 @@ class LaneList:
         """Restore every lane."""
         for lane, part in zip(self._lanes, snapshot, strict=True):
             lane.restore(part)
+
+    def rows(self, start: int, end: int) -> list[mx.array]:
+        """Copies of the rows from ``start`` to ``end`` of every lane."""
+        return [array for lane in self._lanes for array in lane.rows(start, end)]
+
+    def append(self, rows: Sequence[mx.array]) -> None:
+        """Add rows from :meth:`rows` to every lane."""
+        size = len(rows) // len(self._lanes)
+        for index, lane in enumerate(self._lanes):
+            lane.append(rows[index * size : (index + 1) * size])
+
+    def load(self, length: int, arrays: Sequence[mx.array]) -> None:
+        """Never: rows are appended."""
+        raise ValueError("rows belong to no snapshot")
+
+    def branch(self, length: int, capacity: int, snapshot: Snapshot) -> LaneList:
+        """Other lanes that hold copies of the first ``length`` rows."""
+        return LaneList(*(a.branch(length, capacity, None) for a in self._lanes))
 
     @property
     def arrays(self) -> list[mx.array]:

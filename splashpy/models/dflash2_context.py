@@ -42,6 +42,11 @@ class LayerContext:
         return self._end - self._begin
 
     @property
+    def bounded(self) -> bool:
+        """Whether rows go out of sight."""
+        return self._keep is not None
+
+    @property
     def rows(self) -> tuple[mx.array, mx.array]:
         """Keys and values held, oldest first, [1, H, rows, d] each.
 
@@ -87,6 +92,23 @@ class LayerContext:
         self._make_room(new, keys)
         self._write(keys, values)
         return self._slice(self._begin, self._end + new)
+
+    def cut(self, rows: int) -> None:
+        """Forget the latest ``rows`` rows, or as many as are held."""
+        self._end = max(self._end - rows, self._begin)
+
+    def copy(self) -> LayerContext:
+        """Another context with copies of the rows, and no spare ones."""
+        other = LayerContext(self._window)
+        if len(self):
+            other.fill([mx.contiguous(array) for array in self.rows])
+        return other
+
+    def fill(self, rows: Sequence[mx.array]) -> None:
+        """Hold exactly these keys and values, [1, H, S, d] each."""
+        keys, values = rows
+        self._buffers = (keys, values)
+        self._begin, self._end = 0, keys.shape[2]
 
     def mask(self, rows: int, *, causal: bool) -> mx.array | str | None:
         """What ``rows`` block rows see of the context and of each other.
@@ -170,3 +192,28 @@ class DrafterContext:
     def nbytes(self) -> int:
         """Bytes held, spare rows included."""
         return sum(array.nbytes for array in self.arrays)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no layer sees more than its window, so that a copy stays small."""
+        return all(layer.bounded for layer in self.layers)
+
+    def __len__(self) -> int:
+        return max(len(layer) for layer in self.layers)
+
+    def cut(self, length: int) -> None:
+        """Forget the positions from ``length`` on.
+
+        A window that has slid may be left with fewer rows than it could see, or none:
+        a drafter guesses with those it has.
+        """
+        for layer in self.layers:
+            layer.cut(self.position - length)
+        self.position = length
+
+    def copy(self) -> DrafterContext:
+        """Another context with copies of the rows."""
+        other = DrafterContext(())
+        other.layers = [layer.copy() for layer in self.layers]
+        other.position = self.position
+        return other

@@ -13,6 +13,8 @@ Shapes: B batch (1), H key/value heads, L new rows, d head dimension.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 
 from splashpy.kernels.attention_rows import PackedHeads
@@ -52,18 +54,16 @@ class LaneQ8(LaneKV):
         """
         if keys.shape[-1] % GROUP or values.shape[-1] % GROUP:
             return super().update_and_fetch(keys, values)
-        start, end = self.offset, self.offset + keys.shape[2]
-        new = [*_rounded(keys), *_rounded(values)]
-        held = self._buffers or [None] * len(new)
-        self._buffers = [
-            self._with_room(buffer, rows, end)
-            for buffer, rows in zip(held, new, strict=True)
-        ]
-        for buffer, rows in zip(self._buffers, new, strict=True):
-            buffer[..., start:end, :] = rows
-        self.offset = end
-        parts = [buffer[..., :end, :] for buffer in self._buffers]
+        self.append([*_rounded(keys), *_rounded(values)])
+        parts = [buffer[..., : self.offset, :] for buffer in self._buffers]
         return _numbers(parts[:_PARTS]), _numbers(parts[_PARTS:])
+
+    def append(self, rows: Sequence[mx.array]) -> None:
+        """Add rounded rows, or rows as they are where the layer keeps those."""
+        if len(rows) == 2 * _PARTS:
+            self._buffers = self._put(self._buffers or [None] * len(rows), rows)
+        else:
+            super().append(rows)
 
     @property
     def rounds(self) -> bool:

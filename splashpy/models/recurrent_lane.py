@@ -96,6 +96,29 @@ class LaneRecurrent:
         self._arrays = list(arrays)
         self.begin()
 
+    def rows(self, start: int, end: int) -> list[mx.array]:
+        """Nothing: a state belongs to one position, and to a snapshot."""
+        return []
+
+    def append(self, rows: Sequence[mx.array]) -> None:
+        """Nothing, as :meth:`rows`."""
+
+    def load(self, length: int, arrays: Sequence[mx.array]) -> None:
+        """Stand at ``length`` with the state after that many rows."""
+        self.restore((length, tuple(arrays)))
+
+    def branch(self, length: int, capacity: int, snapshot: Snapshot) -> LaneRecurrent:
+        """Another lane with the same arrays, which nobody changes.
+
+        Args:
+            length: rows it has read.
+            capacity: not needed.
+            snapshot: taken at that length; None where this lane stands there.
+        """
+        lane = LaneRecurrent(len(self._arrays))
+        lane.restore(snapshot or self.snapshot())
+        return lane
+
     @property
     def arrays(self) -> list[mx.array]:
         """The state, for evaluation."""

@@ -6,8 +6,8 @@ answers the calls mlx-lm's layers make on a cache and adds what speculation need
 capacity known in advance and an exact roll back.
 
 Attention without a window can be cut at any row. A window or a recurrent state can go
-back into the last block, or to a *checkpoint*: the end of a chunk of the prompt, where
-what cannot be cut was kept.
+back into the last block, or to a *checkpoint*: a row at which what cannot be cut was
+kept. Where that is worth its memory is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ Read = Callable[["TargetState", mx.array], None]
 
 BLOCK_ROWS = 64
 """Rows of the longest pass that may be taken back in part."""
-
-# The end of the prompt, and the end of the chunk before it for a prompt that differs
-# in its last tokens. Each holds a copy of every window and recurrent state.
-_CHECKPOINTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +65,16 @@ class TargetState:
         lanes: in the order the target's layers expect them.
         read: reads tokens again where a lane cannot be shortened; None where every
             lane can.
+
+    Attributes:
+        cut_anywhere: every row is a way back, so that checkpoints are not needed.
     """
 
     def __init__(self, lanes: Sequence[Lane], read: Read | None = None):
         self.lanes = list(lanes)
         self._read = read
         self._recurrent = [a for a in self.lanes if isinstance(a, LaneRecurrent)]
-        self._cut_anywhere = all(isinstance(a, LaneKV | LaneList) for a in self.lanes)
+        self.cut_anywhere = all(isinstance(a, LaneKV | LaneList) for a in self.lanes)
         self._checkpoints: list[Checkpoint] = []
         self._block: _Block | None = None
 
@@ -87,9 +86,13 @@ class TargetState:
     @property
     def nbytes(self) -> int:
         """Bytes held, those of checkpoints included."""
+        return sum(self.held.values())
+
+    @property
+    def held(self) -> dict[int, int]:
+        """Bytes of every array held, by identity: states may share some."""
         held = {id(a): a.nbytes for lane in self.lanes for a in lane.held}
-        held |= {id(a): a.nbytes for a in self._kept}
-        return sum(held.values())
+        return held | {id(a): a.nbytes for a in self._kept}
 
     @property
     def row_nbytes(self) -> int:
@@ -124,10 +127,79 @@ class TargetState:
             lane.finish(rows)
             lane.begin()
         self._block = None
-        if not self._cut_anywhere:
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Rows that were kept as ways back, in order."""
+        return tuple(point.length for point in self._checkpoints)
+
+    def keep(self) -> None:
+        """Let this row be a way back; evaluates the copies that takes."""
+        if not self.cut_anywhere and self.length not in self.checkpoints:
             snapshots = tuple(lane.snapshot() for lane in self.lanes)
+            # A lazy copy would keep the whole buffer it is taken from alive.
+            mx.eval(_arrays(snapshots))
             self._checkpoints.append(Checkpoint(self.length, snapshots))
-            del self._checkpoints[:-_CHECKPOINTS]
+
+    def kept_at(self, length: int) -> list[list[mx.array]]:
+        """The arrays of the checkpoint at ``length`` rows, for every lane.
+
+        Raises:
+            ValueError: there is no checkpoint there.
+        """
+        for point in self._checkpoints:
+            if point.length == length:
+                return [_arrays([snapshot]) for snapshot in point.snapshots]
+        raise ValueError(f"nothing was kept at row {length}")
+
+    def stand_at(self, length: int, kept: Sequence[Sequence[mx.array]]) -> None:
+        """Make a state whose rows are in one that has read ``length`` rows.
+
+        Args:
+            length: of the checkpoint.
+            kept: its arrays from :meth:`kept_at`; none for lanes that hold rows.
+        """
+        for lane, arrays in zip(self.lanes, kept, strict=True):
+            if arrays:
+                lane.load(length, arrays)
+        self.keep()
+
+    def forget(self, length: int) -> None:
+        """Give up the checkpoint at ``length`` rows, if there is one."""
+        self._checkpoints = [c for c in self._checkpoints if c.length != length]
+
+    def adopt(self, other: TargetState) -> None:
+        """Take up the checkpoints of a state that has read the same tokens."""
+        ours = {point.length: point for point in other._before(self.length)}
+        ours |= {point.length: point for point in self._checkpoints}
+        self._checkpoints = [ours[length] for length in sorted(ours)]
+
+    def rest(self) -> None:
+        """Give up the way back into the last block, and the memory that takes."""
+        self._block = None
+        for lane in self._recurrent:
+            lane.begin()
+
+    def branch(self, length: int, capacity: int) -> TargetState:
+        """Another state that holds the first ``length`` rows; evaluates its copies.
+
+        What nobody ever changes is shared, everything else copied.
+
+        Args:
+            length: from :meth:`nearest`, not inside the last block.
+            capacity: rows to reserve.
+        """
+        kept = self._before(length)
+        at_point = bool(kept) and kept[-1].length == length
+        snapshots = kept[-1].snapshots if at_point else [None] * len(self.lanes)
+        lanes = [
+            lane.branch(length, capacity, snapshot)
+            for lane, snapshot in zip(self.lanes, snapshots, strict=True)
+        ]
+        state = TargetState(lanes, self._read)
+        state._checkpoints = kept
+        mx.eval(state.arrays)
+        return state
 
     def replays_exactly(self) -> bool:
         """Whether replaying the whole last block gives what its pass left."""

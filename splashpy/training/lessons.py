@@ -17,7 +17,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from splashpy.kernels.candidate_selector import top_candidates
+from splashpy.kernels.top_tokens import top_tokens
 from splashpy.models.target import Target
 from splashpy.training.examples import Example
 from splashpy.training.files import save_atomic
@@ -104,7 +104,7 @@ class Lessons:
         assert forward.features is not None  # the layers are tapped
         ids, probs = mx.zeros((rows, 0), mx.int32), mx.zeros((rows, 0))
         if self.likely:
-            ids, logits = top_candidates(forward.logits, self.likely)
+            ids, logits = top_tokens(forward.logits, self.likely)
             probs = mx.softmax(logits, axis=-1)
         before = [(length - rows, 0), (0, 0)]
         arrays = {

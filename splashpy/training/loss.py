@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from splashpy.drafting.head import DraftHead
-from splashpy.kernels.candidate_selector import top_candidates
+from splashpy.kernels.top_tokens import top_tokens
 from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.training.blocks import Batch, BlockEmbedding, run_blocks
 
@@ -172,7 +172,7 @@ def _judge_selector(
     """Loss, hit and right pick of every row, [M] float32 each."""
     selector = network.candidate_selector
     count = min(network.config.selector_top_k, head.rows)
-    places, _ = top_candidates(mx.stop_gradient(logits), count)
+    places, _ = top_tokens(mx.stop_gradient(logits), count)
     candidates = head.id_of(places)
     before = selector.predecessor_codebook[batch.predecessors.flatten()]
     gate = before.astype(mx.float32) * selector.hidden_projection(hidden)

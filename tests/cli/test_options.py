@@ -28,7 +28,9 @@ def invocation(**given: Any) -> Invocation:
 
 def test_without_options_everything_is_the_packages_choice() -> None:
     assert invocation().sampling() == Sampling()
-    assert invocation().load_options() == LoadOptions()
+    given = invocation()
+    options = LoadOptions(cache_dir=str(given.paths.cached_prompts))
+    assert given.load_options() == options
 
 
 def test_each_sampling_option_reaches_its_field() -> None:
@@ -70,8 +72,11 @@ def test_each_engine_option_reaches_its_field(tmp_path: Path) -> None:
         "max_context": 1024,
         "no_prefix_cache": True,
         "kv": "q8",
+        "cache_ram": 1000,
+        "cache_disk": 0,
     }
-    assert invocation(**given).load_options() == LoadOptions(
+    given = invocation(**given)
+    assert given.load_options() == LoadOptions(
         draft=str(tmp_path),
         lookup=False,
         block_size=4,
@@ -79,6 +84,9 @@ def test_each_engine_option_reaches_its_field(tmp_path: Path) -> None:
         max_context=1024,
         prefix_cache=False,
         kv="q8",
+        cache_ram=1000,
+        cache_disk=0,
+        cache_dir=str(given.paths.cached_prompts),
     )
 
 

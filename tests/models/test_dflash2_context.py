@@ -125,3 +125,38 @@ def test_an_unbounded_layer_copies_each_row_a_bounded_number_of_times() -> None:
 def test_rows_before_the_first_append_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="no context row"):
         _ = LayerContext(4).rows
+
+
+@given(
+    window=st.sampled_from([None, 5, 12]),
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    cut=st.integers(0, 40),
+    more=st.integers(1, 4),
+)
+def test_a_context_that_was_cut_or_copied_goes_on_like_one_that_began_there(
+    window: int | None, lengths: list[int], cut: int, more: int
+) -> None:
+    context = DrafterContext([window])
+    (layer,) = context.layers
+    for count in lengths:
+        seen = layer.visible(count)
+        context.position += count
+        layer.append(*rows(context.position - seen, seen))
+    held = positions(layer.rows[0])
+    length = min(cut, context.position)
+    other = context.copy()
+    assert other.position == context.position
+    other.cut(length)
+    left = [position for position in held if position < length]
+    assert len(other) == len(left)
+    other.layers[0].append(*rows(length, more))
+    keep = slice(None) if window is None else slice(-(window - 1), None)
+    assert (
+        positions(other.layers[0].rows[0])
+        == [
+            *left,
+            *range(length, length + more),
+        ][keep]
+    )
+    assert positions(layer.rows[0]) == held  # the original did not change
+    assert context.bounded == (window is not None)

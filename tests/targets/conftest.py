@@ -13,12 +13,19 @@ import mlx.core as mx
 import pytest
 import tiny
 
+from splashpy.cache.lookup import Lookup
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.dflash2 import DFlash2Drafter, DFlash2State
 from splashpy.drafting.drafter import DraftSampling, Proposal, empty_proposal
 from splashpy.engine.generation import generate
-from splashpy.engine.request import Finished, GenerationRequest, TokensCommitted
+from splashpy.engine.request import (
+    Finished,
+    GenerationRequest,
+    LookedUp,
+    TokensCommitted,
+)
 from splashpy.models.attention_lanes import LaneKV, LaneList, LaneRotKV
+from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.loading import make_target
 from splashpy.models.recurrent_lane import LaneRecurrent
 from splashpy.models.state import Lane, TargetState
@@ -130,6 +137,15 @@ class ScriptedNetworkDrafter:
         drafts = [t if i < right else (t + 1) % 251 for i, t in enumerate(ahead)]
         return Proposal(mx.array(drafts, dtype=mx.int32))
 
+    def new_context(self) -> DrafterContext:
+        return self.reader.new_context()
+
+    def keep(self, state: DFlash2State) -> DrafterContext | None:
+        return self.reader.keep(state)
+
+    def take_up(self, state: DFlash2State, context: DrafterContext) -> None:
+        self.reader.take_up(state, context)
+
     def context_rows(self) -> list[mx.array]:
         """Keys and values of every layer, as the next proposal would see them."""
         self.reader._project(self.state)
@@ -144,6 +160,7 @@ class Outcome:
     cycles: list[TokensCommitted]
     finished: Finished
     cache: PrefixCache
+    found: Lookup
 
     @property
     def tokens(self) -> list[int]:
@@ -155,8 +172,7 @@ class Outcome:
 
     @property
     def state(self) -> TargetState:
-        assert self.cache._state is not None
-        return self.cache._state
+        return self.cache.runs[-1].state
 
 
 Answer = Callable[..., Outcome]
@@ -174,6 +190,7 @@ def answer() -> Answer:
         cache: PrefixCache | None = None,
         sampling: SamplingParams = SEEDED,
         tokens: int = 40,
+        cancelled: Callable[[], bool] = lambda: False,
         **fields: Any,
     ) -> Outcome:
         request = GenerationRequest(
@@ -189,13 +206,14 @@ def answer() -> Answer:
         target.tap(drafter.feature_layers)
         try:
             events = list(
-                generate(request, target, drafter, cache, cancelled=lambda: False)
+                generate(request, target, drafter, cache, cancelled=cancelled)
             )
         finally:
             target.tap(())
         cycles = [event for event in events if isinstance(event, TokensCommitted)]
         assert isinstance(events[-1], Finished)
-        return Outcome(cycles, events[-1], cache)
+        assert isinstance(events[0], LookedUp)
+        return Outcome(cycles, events[-1], cache, events[0].found)
 
     return run
 

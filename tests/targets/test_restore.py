@@ -10,6 +10,7 @@ import pytest
 import tiny
 from mlx.utils import tree_map
 
+from splashpy.cache.plan import Policy
 from splashpy.cache.prefix import PrefixCache
 from splashpy.engine import prefill
 from splashpy.models.loading import make_target
@@ -57,12 +58,12 @@ def test_a_prompt_that_departs_from_the_last_one_is_read_truly(
     drafter: Callable,
     difference: Callable,
 ) -> None:
-    cache = PrefixCache()
+    cache = PrefixCache(policy=Policy(rung=CHUNK, rung_before_stable=0))
     answer(target, drafter(target), prompt=LONG, cache=cache, tokens=6)
     prompt = (*LONG[:shared], *range(229, 249))
     warm = answer(target, drafter(target), prompt=prompt, cache=cache, tokens=8)
     cold = answer(target, drafter(target), prompt=prompt, tokens=8)
-    # A recurrent state goes back to the end of one of the last chunks, or begins again.
+    # A recurrent state goes back to a rung, or begins again.
     kept = shared
     if any(isinstance(lane, LaneRecurrent) for lane in warm.state.lanes):
         kept = 64 if shared >= 64 else 0
@@ -83,12 +84,12 @@ def test_a_long_prompt_that_departs_where_rows_are_gone_is_read_truly(
     monkeypatch.setattr(prefill, "next_chunk", lambda rate: prefill.FIRST_CHUNK)
     target = make_target(tiny.model(family), family, 2048, 0)
     long = tuple(i * 61 % 249 for i in range(700))
-    cache = PrefixCache()
+    cache = PrefixCache(policy=Policy(rung=512, rung_before_stable=0))
     answer(target, drafter(target), prompt=long, cache=cache, tokens=4)
     prompt = (*long[:shared], *range(229, 249))
     warm = answer(target, drafter(target), prompt=prompt, cache=cache, tokens=6)
     cold = answer(target, drafter(target), prompt=prompt, tokens=6)
-    # 512 is the end of a chunk whose state was kept; a window may reach further back.
+    # 512 is a rung; a window may reach further back.
     assert warm.finished.cached_tokens in ({0} if shared == 300 else {512, 600})
     assert warm.tokens == cold.tokens
 
@@ -97,6 +98,7 @@ def test_one_checkpoint_serves_again_and_again(
     target: MlxLmTarget, difference: Callable
 ) -> None:
     state = read(target, LONG[:40], LONG[40:70])
+    state.keep()
     for end in (LONG[70:], (5, 6, 7), LONG[70:]):
         target.forward(state, mx.array(end), rows=len(end))
         straight = read(target, LONG[:40], LONG[40:70], end)
@@ -122,6 +124,7 @@ def test_restoring_copies_no_recurrent_state() -> None:
     lane = state.lanes[0]
     assert isinstance(lane, LaneRecurrent)
     held = [id(array) for array in lane.arrays]
+    state.keep()
     target.forward(state, mx.array(LONG), rows=0)
     assert [id(array) for array in lane.arrays] != held
     state.roll_back(len(LONG))

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request takes from earlier ones, and what it leaves for later ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import mlx.core as mx
+
+from splashpy.cache.lookup import Lookup
+from splashpy.cache.plan import Kind, plan
+from splashpy.cache.prefix import PrefixCache, Taken
+from splashpy.drafting.drafter import Drafter, KeepsContext
+from splashpy.engine.request import GenerationRequest
+from splashpy.engine.sequence import Sequence
+from splashpy.models.dflash2_context import DrafterContext
+from splashpy.models.target import Target
+
+_RESERVE = 1024  # answer rows reserved up front; a longer answer grows its state
+
+
+def begin(
+    request: GenerationRequest,
+    target: Target,
+    drafter: Drafter,
+    cache: PrefixCache | None,
+    budget: int,
+) -> tuple[Sequence, Lookup]:
+    """A sequence that holds as much of the prompt as is stored.
+
+    Args:
+        request: what to continue.
+        target: of the sequence.
+        drafter: of the sequence.
+        cache: state of earlier requests; None where none is kept.
+        budget: answer tokens at most.
+    """
+    prompt = request.token_ids
+    room = len(prompt) + min(budget, _RESERVE) + drafter.block_size
+    taken = Taken(Lookup(length=len(prompt)))
+    places: dict[int, Kind] = {}
+    if cache is not None:
+        taken = cache.take(prompt, room)
+        found = taken.found
+        places = plan(
+            cache.policy,
+            cached=found.resumed,
+            length=found.length,
+            marks=request.marks,
+            junction=found.junction,
+        )
+    drafter_state = drafter.new_state()
+    if taken.draft is not None and isinstance(drafter, KeepsContext):
+        drafter.take_up(drafter_state, taken.draft)
+    sequence = Sequence(
+        request=request,
+        state=target.new_state(room) if taken.state is None else taken.state,
+        drafter=drafter,
+        drafter_state=drafter_state,
+        budget=budget,
+        tokens=list(prompt),
+        anchor=mx.array(0, dtype=mx.int32),
+        cached=taken.found.resumed,
+        plan=places,
+        places=taken.places,
+    )
+    return sequence, taken.found
+
+
+def next_stop(sequence: Sequence) -> int:
+    """Where the prompt must stop to be kept; its end where nowhere before."""
+    length = len(sequence.request.token_ids)
+    if not sequence.plan or sequence.state.cut_anywhere:
+        return length
+    return min((p for p in sequence.plan if p > sequence.state.length), default=length)
+
+
+def keep_places(sequence: Sequence, cache: PrefixCache | None) -> None:
+    """Note the planned places that were read; keep the state where one ends now."""
+    if cache is None:
+        return
+    state = sequence.state
+    for at in [at for at in sequence.plan if at <= state.length]:
+        kind = sequence.plan.pop(at)
+        if state.cut_anywhere:
+            sequence.places[at] = cache.place(kind)
+        elif at == state.length:
+            state.keep()
+            sequence.places[at] = cache.place(kind, _copied_context(sequence))
+
+
+def leave(sequence: Sequence, cache: PrefixCache | None) -> None:
+    """Hand a sound state over to the cache."""
+    if cache is None:
+        return
+    sequence.settle_rows()
+    state, context = sequence.state, _context(sequence)
+    mx.eval(state.arrays, context.arrays if context else [])
+    cache.insert(
+        sequence.tokens[: state.length],
+        state,
+        draft=context,
+        places={at: replace(about) for at, about in sequence.places.items()},
+        asked=sequence.request.prefill_only,
+    )
+
+
+def _context(sequence: Sequence) -> DrafterContext | None:
+    """The drafter's context, if it has all of the committed rows."""
+    if not isinstance(sequence.drafter, KeepsContext):
+        return None
+    context = sequence.drafter.keep(sequence.drafter_state)
+    if context is None or context.position != sequence.state.length:
+        return None
+    return context
+
+
+def _copied_context(sequence: Sequence) -> DrafterContext | None:
+    """A copy of the context, where that is no longer than a window."""
+    context = _context(sequence)
+    if context is None or not context.bounded:
+        return None
+    copied = context.copy()
+    mx.eval(copied.arrays)
+    return copied
