@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.plain import PlainDrafter
@@ -32,6 +33,24 @@ class Answer:
     token_ids: tuple[int, ...]
     drafted: int = 0
     accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How tokens are chosen.
+
+    Attributes:
+        sampling: the distribution.
+        seed: base of all random draws.
+        seeded: the text must not depend on the drafter.
+    """
+
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    seed: int = 0
+    seeded: bool = False
+
+
+GREEDY = Draw()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +105,15 @@ class Session:
 
     def prompt_ids(self, text: str) -> tuple[int, ...]:
         """Token ids of a user message in the model's chat template."""
-        message = {"role": "user", "content": text}
-        return self.speech.prompt(Generate(id="", messages=(message,))).token_ids
+        return self.conversation_ids(({"role": "user", "content": text},))
+
+    def conversation_ids(self, messages: tuple[dict[str, Any], ...]) -> tuple[int, ...]:
+        """Token ids of a conversation in the model's chat template.
+
+        Raises:
+            TemplateError: it cannot be rendered.
+        """
+        return self.speech.prompt(Generate(id="", messages=messages)).token_ids
 
     def echo_ids(self, text: str) -> tuple[int, ...]:
         """As :meth:`prompt_ids`, with an answer that begins to repeat the message.
@@ -104,13 +130,15 @@ class Session:
         *,
         max_tokens: int,
         cancelled: Callable[[], bool],
+        draw: Draw = GREEDY,
     ) -> Iterator[EngineEvent]:
-        """Decode greedily from a prompt; the last event is ``Finished``."""
+        """Decode from a prompt; the last event is ``Finished``."""
         request = GenerationRequest(
             id="session",
             token_ids=token_ids,
-            sampling=SamplingParams(),
-            seed=0,
+            sampling=draw.sampling,
+            seed=draw.seed,
+            seeded=draw.seeded,
             max_new_tokens=max_tokens,
             stop_token_ids=self.speech.tokenizer.eos_token_ids,
         )

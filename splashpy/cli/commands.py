@@ -54,11 +54,14 @@ COMMANDS: dict[str, CommandEntry] = {
     "verify": CommandEntry(
         "verify:VERIFY", "prove that drafts change nothing", "Prove", "[MODEL]"
     ),
+    "bench": CommandEntry(
+        "bench:BENCH", "measure what drafts are worth", "Prove", "[MODEL]"
+    ),
     "train": CommandEntry(
-        "train:TRAIN", "train a drafter for a model", "Train", "[MODEL]"
+        "train:TRAIN", "train a drafter for a model", "Prove", "[MODEL]"
     ),
     "train data": CommandEntry(
-        "train_data:TRAIN_DATA", "write the texts for that", "Train", "[MODEL] [FILE]"
+        "train_data:TRAIN_DATA", "write the texts for that", "Prove", "[MODEL] [FILE]"
     ),
     "help": CommandEntry(
         "help:HELP", "explain a command, an error or a topic", "Other", "[SUBJECT]"

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from splashpy.cli import values
+from splashpy.cli.bench_options import BENCH_ROWS
 from splashpy.cli.option import Option
 from splashpy.cli.packing_options import PACKING_ROWS
 from splashpy.cli.training_options import TRAINING_ROWS
@@ -87,6 +88,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--files", "check the files instead"),
         Option("--full", "with --files: their digests too"),
     ),
+    **BENCH_ROWS,
     "Engine": (
         Option("--revision", "revision of the model", "REV", values.text),
         Option(
