@@ -30,7 +30,7 @@ def session(open_session: Callable[..., Session]) -> Session:
 
 def measured(session: Session, *questions: Question, **wishes: object) -> list[Leg]:
     values = {"trials": 1, "max_tokens": 12, **wishes}
-    bench = Bench(session=session, **values)  # type: ignore[arg-type]
+    bench = Bench(session=session, **values)
     return [leg for legs in bench.run(questions) for leg in legs]
 
 
