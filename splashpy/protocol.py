@@ -100,6 +100,7 @@ class LoadOptions:
         max_context: tokens of prompt plus answer; None: the model's own limit.
         prefix_cache: keep the state of the last request for the next one.
         kv: how full attention keeps keys and values.
+        max_memory: bytes for everything; None: what the machine gives.
     """
 
     draft: str | None = None
@@ -110,6 +111,7 @@ class LoadOptions:
     max_context: int | None = None
     prefix_cache: bool = True
     kv: KvWish = "auto"
+    max_memory: int | None = None
 
 
 # --- commands -------------------------------------------------------------------
@@ -266,7 +268,11 @@ class DraftState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """Bytes; ``kv_per_token``: of state per token of context, kept as ``kv`` says."""
+    """Bytes; ``kv_per_token``: of state per token of context, kept as ``kv`` says.
+
+    ``workspace`` is for what passes compute, ``budget`` what everything may take; 0
+    where nobody knows.
+    """
 
     weights: int = 0
     draft: int = 0

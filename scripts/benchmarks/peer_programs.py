@@ -64,8 +64,11 @@ class Pair:
         return cls(directory, chosen)
 
     def session(self) -> Session:
-        """Splashpy as everybody runs it."""
-        return Session.open(self.model, LoadOptions(draft=str(self.draft)), paced=True)
+        """Splashpy as everybody runs it, loaded once."""
+        if self._session is None:
+            options = LoadOptions(draft=str(self.draft))
+            self._session = Session.open(self.model, options, paced=True)
+        return self._session
 
     def target(self) -> Any:
         """mlx-lm's module with the target's weights, as splashpy loads them."""

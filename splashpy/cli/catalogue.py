@@ -129,9 +129,11 @@ CATALOGUE: dict[str, CatalogueEntry] = {
     ),
     "E-FIT": CatalogueEntry(
         4,
-        "Weights, draft and state need more memory than this machine allows.",
+        "Weights, draft and state need more memory than this machine gives, or than "
+        "--max-memory allows. Nothing has been read or written then. The message has "
+        "the sizes, and what would fit instead.",
         (
-            "--max-context N lowers what the state needs.",
+            "--max-context N lowers what the state needs, --kv q8 halves it.",
             "--no-draft leaves the drafter out.",
             "When training: fewer --anchors or --sequences, or --frequent-tokens N.",
             "Close other applications, or choose a smaller model.",

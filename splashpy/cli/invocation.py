@@ -133,6 +133,7 @@ class Invocation:
             max_context=given["max_context"],
             prefix_cache=not given["no_prefix_cache"],
             kv=given["kv"] or "auto",
+            max_memory=given["memory"],
         )
 
     def drafter_directory(self, value: str, flag: str) -> str:

@@ -130,6 +130,15 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             variable="SPLASHPY_MAX_CONTEXT",
         ),
         Option(
+            "--max-memory",
+            "for everything, as in 28G",
+            "SIZE",
+            values.size,
+            default="the machine's",
+            variable="SPLASHPY_MAX_MEMORY",
+            key="memory",
+        ),
+        Option(
             "--kv",
             "how keys and values are kept",
             "auto|bf16|q8",
@@ -278,6 +287,7 @@ VARIABLES: dict[str, str] = {
     "SPLASHPY_HOME": "one directory for all of splashpy's files",
     "SPLASHPY_CACHE": "directory for files that may be deleted at any time",
     "SPLASHPY_MAX_CONTEXT": "as --max-context",
+    "SPLASHPY_MAX_MEMORY": "as --max-memory",
     "SPLASHPY_BLAS": "Linux: auto, reference, or the path of a BLAS library",
     "HF_HUB_OFFLINE": "1: never use the network (TRANSFORMERS_OFFLINE too)",
     "HF_TOKEN": "key for gated and private repositories",

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from splashpy import blas, protocol
-from splashpy.engine.engine import Emitted, Engine, LoadFailed, memory
+from splashpy.engine.engine import Emitted, Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.request import Failed, Finished
 from splashpy.errors import InternalError, SplashError, UsageError
@@ -138,7 +138,7 @@ class Host:
     def _ready(self, loaded: Loaded) -> None:
         command, speech = self._loading.popleft()
         facts = loaded.target.facts
-        active, _, _ = memory()
+        plan = loaded.plan
         self._emit(
             protocol.Ready(
                 model=command.name or command.model,
@@ -155,7 +155,8 @@ class Host:
                     draft=loaded.draft_bytes,
                     kv_per_token=facts.kv_bytes_per_token,
                     kv=facts.kv,
-                    budget=active,
+                    workspace=plan.needs.workspace if plan else 0,
+                    budget=plan.budget if plan else 0,
                 ),
             )
         )
