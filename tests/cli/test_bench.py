@@ -12,7 +12,6 @@ import tiny
 from commandline import Call, Start, finish, read_until
 
 from splashpy.bench import leg
-from splashpy.cli import bench_settings
 from splashpy.errors import OfflineError
 
 Pair = tuple[str, str]
@@ -214,7 +213,7 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_what_cannot_be_compared_is_said_before_the_model_is_loaded(
-    pair: Pair, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, call: Call, tmp_path: Path
 ) -> None:
     file = tmp_path / "other.json"
     assert call(*words(pair, "--compare", str(file))).code == 3
@@ -223,7 +222,6 @@ def test_what_cannot_be_compared_is_said_before_the_model_is_loaded(
         "not a document of splashpy bench"
         in call(*words(pair, "--compare", str(file))).err
     )
-    monkeypatch.setattr(bench_settings, "TOKENS", 0)  # and no model is looked at
     file.write_text('{"schema": "splashpy.bench/1", "settings": {"model": "other"}}')
     done = call(*words(pair, "--compare", str(file)))
     assert done.code == 2
