@@ -99,14 +99,27 @@ class Bench:
             for index, (leg, ids, ours) in enumerate(by_arm[arm]):
                 if arm != "plain" and index < len(plain) and self._comparable:
                     _, their_ids, theirs = plain[index]
-                    leg = _judged(self.session, leg, (ids, ours), (their_ids, theirs))
+                    leg = self._judged(leg, (ids, ours), (their_ids, theirs))
                 legs.append(leg)
         return legs
 
     @property
     def _comparable(self) -> bool:
         """Whether every arm is to write the same text."""
-        return self.draw.sampling.greedy or self.draw.seeded
+        return self.draw.sampling.greedy or self.draw.seed is not None
+
+    def _judged(
+        self,
+        leg: Leg,
+        ours: tuple[tuple[int, ...], Measured],
+        theirs: tuple[tuple[int, ...], Measured],
+    ) -> Leg:
+        """The leg, with what its text is worth beside plain decoding's."""
+        if ours[0] != theirs[0]:  # an earlier turn differed, so the questions do
+            return leg
+        texts = theirs[1].token_ids, ours[1].token_ids
+        found = explain(self.session, ours[0], *texts, self.draw)
+        return replace(leg, outcome=found.outcome)
 
     def _rest(self) -> bool:
         """Let the machine cool down; False when somebody wished to stop meanwhile."""
@@ -122,9 +135,7 @@ class Bench:
     ) -> Iterator[tuple[Leg, tuple[int, ...], Measured]]:
         """Every turn of a question, later ones after this arm's own answers."""
         question, messages = turn.question, list[dict[str, Any]]()
-        draw = self.draw
-        if not draw.seeded:
-            draw = replace(draw, seed=draw.seed + turn.trial)
+        draw = replace(self.draw, trial=turn.trial)
         for index, text in enumerate(question.turns):
             if question.length:
                 text = fill(self.session, text, question.length)
@@ -165,18 +176,3 @@ def _leg(turn: Turn, index: int, arm: str, prompt_tokens: int, found: Measured) 
         drafted_per_position=tuple(counts.drafted_per_position),
         accepted_per_position=tuple(counts.accepted_per_position),
     )
-
-
-def _judged(
-    session: Session,
-    leg: Leg,
-    ours: tuple[tuple[int, ...], Measured],
-    theirs: tuple[tuple[int, ...], Measured],
-) -> Leg:
-    """The leg, with what its text is worth beside plain decoding's."""
-    if (
-        ours[0] != theirs[0]
-    ):  # an earlier turn differed, so they were asked other things
-        return leg
-    found = explain(session, ours[0], theirs[1].token_ids, ours[1].token_ids)
-    return replace(leg, outcome=found.outcome)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does speculation change the text? Decode twice, compare, explain a difference.
 
-Greedy decoding with drafts and without must give the same tokens. Verification
-computes several rows at once and plain decoding one; where the two use different
-kernels they round differently, so two tokens that are practically tied may swap. At
-the first difference the plain logits are computed again and the gap between the two
-tokens decides: a tie within rounding, or a mismatch.
+Decoding with drafts and without must give the same tokens, greedily and for one seed:
+the token drawn is that of the largest logit plus a noise that depends on the seed and
+the position alone. Verification computes several rows at once and plain decoding one;
+where the two use different kernels they round differently, so two tokens that are
+practically tied may swap. At the first difference the plain logits are computed again,
+and the gap between the two tokens, noise included, decides: a tie within rounding, or
+a mismatch.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
-from splashpy.bench.session import Session
+from splashpy.bench.session import GREEDY, Draw, Session
+from splashpy.kernels.noise import gumbel_rows
 
 Outcome = Literal["identical", "tie", "mismatch"]
 
@@ -41,6 +44,7 @@ class Comparison:
         drafted_token: what decoding with drafts put there; -1 past its end.
         gap: plain logit of the first minus that of the second; 0 when identical.
         tolerance: gap up to which the two count as tied.
+        seed: of both runs; None where nothing was drawn.
     """
 
     outcome: Outcome
@@ -52,6 +56,7 @@ class Comparison:
     drafted_token: int = -1
     gap: float = 0.0
     tolerance: float = 0.0
+    seed: int | None = None
 
 
 def compare(
@@ -59,6 +64,7 @@ def compare(
     token_ids: tuple[int, ...],
     *,
     max_tokens: int,
+    draw: Draw = GREEDY,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Comparison:
     """Decode one prompt with drafts and without.
@@ -67,16 +73,20 @@ def compare(
         session: a loaded model.
         token_ids: the prompt.
         max_tokens: answer tokens at most.
+        draw: how tokens are picked, in both runs.
         cancelled: asked between cycles; a cancelled comparison covers what exists.
     """
     drafted, plain = (
-        session.answer(token_ids, drafter, max_tokens=max_tokens, cancelled=cancelled)
+        session.answer(
+            token_ids, drafter, max_tokens=max_tokens, draw=draw, cancelled=cancelled
+        )
         for drafter in (session.drafter, session.plain)
     )
     return replace(
-        explain(session, token_ids, plain.token_ids, drafted.token_ids),
+        explain(session, token_ids, plain.token_ids, drafted.token_ids, draw),
         drafted=drafted.drafted,
         accepted=drafted.accepted,
+        seed=draw.seed,
     )
 
 
@@ -85,6 +95,7 @@ def explain(
     token_ids: tuple[int, ...],
     plain: Sequence[int],
     drafted: Sequence[int],
+    draw: Draw = GREEDY,
 ) -> Comparison:
     """Compare two answers to one prompt; says why they differ where they do."""
     at = first_difference(plain, drafted)
@@ -102,7 +113,8 @@ def explain(
             gap=math.inf,
         )
     logits = plain_logits(session, (*token_ids, *plain[:at]))
-    top, gap = _numbers(mx.max(logits), logits[ours] - logits[theirs])
+    picked = logits + _noise(draw, len(token_ids) + at, logits.shape[0])
+    top, gap = _numbers(mx.max(logits), picked[ours] - picked[theirs])
     tolerance = tie_tolerance(top, logits_dtype(session))
     return Comparison(
         outcome="tie" if abs(gap) <= tolerance else "mismatch",
@@ -137,6 +149,13 @@ def plain_logits(session: Session, token_ids: tuple[int, ...]) -> mx.array:
 def logits_dtype(session: Session) -> mx.Dtype:
     """What the target computes in."""
     return session.target.embed(mx.array([0])).dtype
+
+
+def _noise(draw: Draw, position: int, vocab: int) -> mx.array:
+    """What is added to the logits [V] of the token at ``position``, in their scale."""
+    if draw.seed is None:
+        return mx.zeros(vocab)
+    return draw.temperature * gumbel_rows(draw.seed, position, 1, vocab)[0]
 
 
 def _numbers(*arrays: mx.array) -> list[float]:

@@ -20,6 +20,36 @@ from splashpy.protocol import Generate, LoadOptions, LoadProgress
 from splashpy.verification.sampling import SamplingParams
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """How tokens are picked.
+
+    Attributes:
+        temperature: 0 is greedy.
+        seed: of every draw; the same seed gives the same text, whoever drafts. None
+            where nothing is drawn, or where the drafter may choose what is.
+        top_k: the most likely tokens that are kept; 0 keeps all.
+        top_p: mass of the smallest set that is kept.
+        trial: with a temperature and no seed, tells one text from the next.
+    """
+
+    temperature: float = 0.0
+    seed: int | None = None
+    top_k: int = 0
+    top_p: float = 1.0
+    trial: int = 0
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """What the engine is asked for."""
+        return SamplingParams(
+            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p
+        )
+
+
+GREEDY = Draw()
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What decoding one prompt gave.
@@ -33,24 +63,6 @@ class Answer:
     token_ids: tuple[int, ...]
     drafted: int = 0
     accepted: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """How tokens are chosen.
-
-    Attributes:
-        sampling: the distribution.
-        seed: base of all random draws.
-        seeded: the text must not depend on the drafter.
-    """
-
-    sampling: SamplingParams = field(default_factory=SamplingParams)
-    seed: int = 0
-    seeded: bool = False
-
-
-GREEDY = Draw()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +141,16 @@ class Session:
         drafter: Drafter,
         *,
         max_tokens: int,
-        cancelled: Callable[[], bool],
         draw: Draw = GREEDY,
+        cancelled: Callable[[], bool],
     ) -> Iterator[EngineEvent]:
         """Decode from a prompt; the last event is ``Finished``."""
         request = GenerationRequest(
             id="session",
             token_ids=token_ids,
             sampling=draw.sampling,
-            seed=draw.seed,
-            seeded=draw.seeded,
+            seed=draw.trial if draw.seed is None else draw.seed,
+            seeded=draw.seed is not None,
             max_new_tokens=max_tokens,
             stop_token_ids=self.speech.tokenizer.eos_token_ids,
         )
@@ -150,13 +162,18 @@ class Session:
         drafter: Drafter,
         *,
         max_tokens: int,
+        draw: Draw = GREEDY,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Answer:
         """The tokens of :meth:`events`, and how many of them were drafted."""
         cycles = [
             event
             for event in self.events(
-                token_ids, drafter, max_tokens=max_tokens, cancelled=cancelled
+                token_ids,
+                drafter,
+                max_tokens=max_tokens,
+                draw=draw,
+                cancelled=cancelled,
             )
             if isinstance(event, TokensCommitted)
         ]

@@ -101,15 +101,13 @@ class Settings:
     def draw(self) -> Draw:
         """How tokens are chosen: greedily where nothing was asked for."""
         from splashpy.bench.session import Draw
-        from splashpy.verification.sampling import SamplingParams
 
-        values = {
-            "temperature": self.sampling.get("temp", 0.0),
-            "top_k": self.sampling.get("top_k", 0),
-            "top_p": self.sampling.get("top_p", 1.0),
-        }
-        seed = self.sampling.get("seed")
-        return Draw(SamplingParams(**values), seed or 0, seeded=seed is not None)
+        return Draw(
+            temperature=self.sampling.get("temp", 0.0),
+            top_k=self.sampling.get("top_k", 0),
+            top_p=self.sampling.get("top_p", 1.0),
+            seed=self.sampling.get("seed"),
+        )
 
 
 def questions(

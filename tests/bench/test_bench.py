@@ -18,7 +18,6 @@ from splashpy.bench.suites import (
     hub_questions,
     quick_questions,
 )
-from splashpy.verification.sampling import SamplingParams
 
 TALK = Question("talk", "7", "chat", ("hello there", "and then?"))
 
@@ -84,10 +83,9 @@ def test_drafts_that_change_a_text_are_told(
 def test_a_seeded_draw_gives_one_text_and_an_unseeded_one_is_not_compared(
     session: Session,
 ) -> None:
-    warm = SamplingParams(temperature=1.0)
-    seeded = measured(session, TALK, draw=Draw(warm, 5, seeded=True))
+    seeded = measured(session, TALK, draw=Draw(temperature=1.0, seed=5))
     assert [leg.outcome for leg in seeded] == ["identical"] * 2 + [""] * 2
-    free = measured(session, TALK, draw=Draw(warm))
+    free = measured(session, TALK, draw=Draw(temperature=1.0))
     assert {leg.outcome for leg in free} == {""}
 
 
