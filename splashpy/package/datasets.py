@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from splashpy.errors import IntegrityError, OfflineError, UsageError
-from splashpy.package.hub import hub_library
+from splashpy.package.hub import _hub
 from splashpy.package.hub_errors import mapped
 
 
@@ -33,7 +33,7 @@ def dataset_file(repo: str, file: str, *, offline: bool) -> tuple[Path, str]:
         OfflineError: offline and not in the cache.
         SplashError: no answer, no access, no place for it.
     """
-    hub = hub_library()
+    hub = _hub()
     found = hub.try_to_load_from_cache(repo, file, repo_type="dataset")
     if not isinstance(found, str):
         if offline:

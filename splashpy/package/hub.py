@@ -84,7 +84,7 @@ def repository_facts(repo: str, revision: str | None = None) -> RepositoryFacts:
         HubError: no answer.
         OfflineError: ``HF_HUB_OFFLINE`` is set.
     """
-    api = hub_library().HfApi(library_name="splashpy", library_version=__version__)
+    api = _hub().HfApi(library_name="splashpy", library_version=__version__)
     with mapped(_asked(repo, revision)):
         info = api.model_info(
             repo, revision=revision, files_metadata=True, timeout=_ANSWER_SECONDS
@@ -117,7 +117,7 @@ def configuration(
         IntegrityError, ModelKindError: it is not a JSON object.
     """
     with mapped(_asked(repo, revision)):
-        hub = hub_library()
+        hub = _hub()
         try:
             path = hub.hf_hub_download(repo, name, revision=revision)
         except hub.errors.RemoteEntryNotFoundError:
@@ -227,7 +227,7 @@ def delete_revision(
     Returns:
         Bytes that become free, and (path, bytes) of what goes.
     """
-    strategy = hub_library().scan_cache_dir(cache).delete_revisions(commit)
+    strategy = _hub().scan_cache_dir(cache).delete_revisions(commit)
     if strategy.repos:
         paths = sorted(strategy.repos)
     else:
@@ -248,7 +248,7 @@ def _download(
     _check_disk(facts, cache)
     tally = _Tally(facts.size_bytes, facts.repo, progress, cancelled)
     with mapped(_asked(facts.repo, revision)):
-        path = hub_library().snapshot_download(
+        path = _hub().snapshot_download(
             facts.repo,
             revision=revision,
             cache_dir=cache,
@@ -316,7 +316,7 @@ class _Tally:
         return Bar
 
 
-def hub_library() -> ModuleType:
+def _hub() -> ModuleType:
     """huggingface_hub, told to send no usage statistics and to write no warnings."""
     import huggingface_hub  # noqa: PLC0415  # costs 0.4 s that offline use never needs
 
