@@ -22,6 +22,7 @@
     │   └── DownloadError           a transfer broke                        exit 6
     ├── AuthorisationError          gated repository or wrong key           exit 8
     ├── LosslessError               speculation changed the output          exit 5
+    ├── RegressionError             a measured figure fell                  exit 5
     ├── DraftCheckError             training and drafting do not agree      exit 5
     ├── TemplateError               chat template missing or failing        exit 1
     ├── PermissionDeniedError       a directory cannot be written           exit 1
@@ -196,6 +197,13 @@ class LosslessError(SplashError):
     """Speculation changed the output."""
 
     code = "E-LOSSLESS"
+    exit_code = 5
+
+
+class RegressionError(SplashError):
+    """A measured figure is worse than an earlier one, by more than is allowed."""
+
+    code = "E-REGRESSION"
     exit_code = 5
 
 

@@ -103,6 +103,7 @@ class LoadOptions:
         cache_dir: directory where they survive a restart; None: nowhere.
         cache_disk: bytes they may take there, 0: none; None: what the disk leaves.
         kv: how full attention keeps keys and values.
+        max_memory: bytes for everything; None: what the machine gives.
     """
 
     draft: str | None = None
@@ -116,6 +117,7 @@ class LoadOptions:
     cache_dir: str | None = None
     cache_disk: int | None = None
     kv: KvWish = "auto"
+    max_memory: int | None = None
 
 
 # --- commands -------------------------------------------------------------------
@@ -293,7 +295,11 @@ class DraftState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """Bytes; ``kv_per_token``: of state per token of context, kept as ``kv`` says."""
+    """Bytes; ``kv_per_token``: of state per token of context, kept as ``kv`` says.
+
+    ``workspace`` is for what passes compute, ``budget`` what everything may take; 0
+    where nobody knows.
+    """
 
     weights: int = 0
     draft: int = 0

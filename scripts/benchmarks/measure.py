@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from splashpy import __version__, blas
+from splashpy import blas
 
 blas.prepare()  # before a benchmark imports mlx
 
@@ -73,32 +71,13 @@ def summary(samples: Sequence[dict[str, float]], key: str) -> dict[str, float]:
 
 def environment() -> dict[str, str]:
     """Where and with what the figures were made."""
+    from splashpy.bench.environment import environment as facts  # noqa: PLC0415
+
     return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{platform.system()} {platform.machine()}, {processor()}",
-        "blas": str(blas.prepare()),
-        "python": platform.python_version(),
-        "splashpy": __version__,
-        "mlx": version("mlx"),
-        "mlx_lm": version("mlx-lm"),
+        **facts(datetime.now(UTC).date().isoformat()),
         "commit": commit(),
         "command": " ".join([Path(sys.argv[0]).stem, *sys.argv[1:]]),
     }
-
-
-def processor() -> str:
-    """Name and core count of the processor."""
-    import os  # noqa: PLC0415
-
-    names = [platform.processor() or "unknown processor"]
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [
-            line.split(":", 1)[1].strip()
-            for line in info.read_text(encoding="utf-8").splitlines()
-            if line.startswith("model name")
-        ] or names
-    return f"{names[0]}, {os.cpu_count()} cores"
 
 
 def commit() -> str:

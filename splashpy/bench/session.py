@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.plain import PlainDrafter
@@ -26,16 +27,24 @@ class Draw:
     Attributes:
         temperature: 0 is greedy.
         seed: of every draw; the same seed gives the same text, whoever drafts. None
-            where nothing is drawn.
+            where nothing is drawn, or where the drafter may choose what is.
+        top_k: the most likely tokens that are kept; 0 keeps all.
+        top_p: mass of the smallest set that is kept.
+        trial: with a temperature and no seed, tells one text from the next.
     """
 
     temperature: float = 0.0
     seed: int | None = None
+    top_k: int = 0
+    top_p: float = 1.0
+    trial: int = 0
 
     @property
     def sampling(self) -> SamplingParams:
         """What the engine is asked for."""
-        return SamplingParams(temperature=self.temperature)
+        return SamplingParams(
+            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p
+        )
 
 
 GREEDY = Draw()
@@ -108,8 +117,15 @@ class Session:
 
     def prompt_ids(self, text: str) -> tuple[int, ...]:
         """Token ids of a user message in the model's chat template."""
-        message = {"role": "user", "content": text}
-        return self.speech.prompt(Generate(id="", messages=(message,))).token_ids
+        return self.conversation_ids(({"role": "user", "content": text},))
+
+    def conversation_ids(self, messages: tuple[dict[str, Any], ...]) -> tuple[int, ...]:
+        """Token ids of a conversation in the model's chat template.
+
+        Raises:
+            TemplateError: it cannot be rendered.
+        """
+        return self.speech.prompt(Generate(id="", messages=messages)).token_ids
 
     def echo_ids(self, text: str) -> tuple[int, ...]:
         """As :meth:`prompt_ids`, with an answer that begins to repeat the message.
@@ -133,7 +149,7 @@ class Session:
             id="session",
             token_ids=token_ids,
             sampling=draw.sampling,
-            seed=draw.seed or 0,
+            seed=draw.trial if draw.seed is None else draw.seed,
             seeded=draw.seed is not None,
             max_new_tokens=max_tokens,
             stop_token_ids=self.speech.tokenizer.eos_token_ids,

@@ -96,6 +96,16 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "splashpy verify MODEL --json keeps what a report needs.",
         ),
     ),
+    "E-REGRESSION": CatalogueEntry(
+        5,
+        "A figure of splashpy bench is worse than that of the run named with "
+        "--compare, by more than --max-regression and by more than twice what the "
+        "repeats of either run differ. The message has both values.",
+        (
+            "Measure again while nothing else runs, with more --trials.",
+            "--max-regression 5% lets more pass.",
+        ),
+    ),
     "E-DRAFT-CHECK": CatalogueEntry(
         5,
         "After a training, the engine accepts more or fewer drafted tokens on held-out "
@@ -119,9 +129,11 @@ CATALOGUE: dict[str, CatalogueEntry] = {
     ),
     "E-FIT": CatalogueEntry(
         4,
-        "Weights, draft and state need more memory than this machine allows.",
+        "Weights, draft and state need more memory than this machine gives, or than "
+        "--max-memory allows. Nothing has been read or written then. The message has "
+        "the sizes, and what would fit instead.",
         (
-            "--max-context N lowers what the state needs.",
+            "--max-context N lowers what the state needs, --kv q8 halves it.",
             "--no-draft leaves the drafter out.",
             "When training: fewer --anchors or --sequences, or --frequent-tokens N.",
             "Close other applications, or choose a smaller model.",
@@ -230,10 +242,11 @@ EXIT_CODES: dict[int, str] = {
     2: "wrong usage",
     3: "a model or file is not found or not installed",
     4: "does not fit: memory, disk or context",
-    5: "a check failed: files, texts with drafts, or a trained drafter",
+    5: "a check failed: files, texts with drafts, a trained drafter, or a speed",
     6: "the network is needed and not available",
     8: "not authorised: a gated or private repository",
     9: "the engine died",
+    10: "stopped by Ctrl-C, with a usable part of the result",
     130: "stopped by Ctrl-C",
     141: "the reader closed the pipe",
     143: "stopped by SIGTERM",

@@ -83,14 +83,14 @@ COMMANDS: dict[str, CommandEntry] = {
         "Prove",
         "[MODEL]",
     ),
+    "bench": CommandEntry(
+        "bench:BENCH", "measure what drafts are worth", "Prove", "[MODEL]"
+    ),
     "train": CommandEntry(
         "train:TRAIN", "train a drafter for a model", "Prove", "[MODEL]"
     ),
     "train data": CommandEntry(
-        "train_data:TRAIN_DATA",
-        "write the texts for that",
-        "Prove",
-        "[MODEL] [FILE]",
+        "train_data:TRAIN_DATA", "write the texts for that", "Prove", "[MODEL] [FILE]"
     ),
     "doctor": CommandEntry("doctor:DOCTOR", "look at this machine", "Other"),
     "help": CommandEntry(

@@ -138,6 +138,7 @@ class Invocation:
             cache_ram=given["cache_ram"],
             cache_dir=str(self.paths.cached_prompts),
             cache_disk=given["cache_disk"],
+            max_memory=given["memory"],
         )
 
     def drafter_directory(self, value: str, flag: str) -> str:

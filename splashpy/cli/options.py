@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from splashpy.cli import values
+from splashpy.cli.bench_options import BENCH_ROWS
 from splashpy.cli.option import Option
 from splashpy.cli.packing_options import PACKING_ROWS
 from splashpy.cli.training_options import TRAINING_ROWS
@@ -104,6 +105,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             rare=True,
         ),
     ),
+    **BENCH_ROWS,
     "Engine": (
         Option("--revision", "revision of the model", "REV", values.text),
         Option(
@@ -143,6 +145,15 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             values.tokens(16),
             default="the model's",
             variable="SPLASHPY_MAX_CONTEXT",
+        ),
+        Option(
+            "--max-memory",
+            "for everything, as in 28G",
+            "SIZE",
+            values.size,
+            default="the machine's",
+            variable="SPLASHPY_MAX_MEMORY",
+            key="memory",
         ),
         Option(
             "--kv",
@@ -321,6 +332,7 @@ VARIABLES: dict[str, str] = {
     "SPLASHPY_HOME": "one directory for all of splashpy's files",
     "SPLASHPY_CACHE": "directory for files that may be deleted at any time",
     "SPLASHPY_MAX_CONTEXT": "as --max-context",
+    "SPLASHPY_MAX_MEMORY": "as --max-memory",
     "SPLASHPY_BLAS": "Linux: auto, reference, or the path of a BLAS library",
     "SPLASHPY_KERNELS": "Metal kernels: off, only NAME,NAME, or all but -NAME,-NAME",
     "HF_HUB_OFFLINE": "1: never use the network (TRANSFORMERS_OFFLINE too)",

@@ -30,6 +30,7 @@ PHASES = {
     "queue": "waiting for earlier requests",
     "draw": "drawing tokens",
     "texts": "writing texts",
+    "bench": "measuring",
     "pace": "measuring a step",
     "train": "training",
     "evaluate": "decoding held-out prompts",
@@ -37,7 +38,12 @@ PHASES = {
 
 _REDRAW_SECONDS = 0.1  # ten redraws a second look continuous and cost nothing
 _LOG_SECONDS = 10.0
-_TIMED_UNITS = ("bytes", "texts", "steps")  # their rate says how much time is left
+_TIMED_UNITS = (
+    "bytes",
+    "texts",
+    "steps",
+    "questions",
+)  # their rate says how much time is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,16 @@ class ProgressLine:
     def texts(self, done: int, total: int) -> None:
         """Show how many conversations are written."""
         self._show(_Step("texts", done, total, "texts"), 0.0)
+
+    def answers(self, done: int, total: int, item: str) -> None:
+        """Show how many questions of a measurement are answered.
+
+        Args:
+            done: questions, each with every arm.
+            total: questions.
+            item: the last one.
+        """
+        self._show(_Step("bench", done, total, "questions", item), 0.0)
 
     def steps(self, done: int, total: int, rate: float, item: str) -> None:
         """Show how far a training is.

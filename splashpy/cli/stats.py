@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from splashpy.protocol import Done, Ready
-from splashpy.units import format_seconds
+from splashpy.units import format_bytes, format_seconds, format_tokens
 
 _SHORTEST_SPAN_MS = 50.0  # below this a rate is noise
 
@@ -45,6 +45,27 @@ def stats_line(done: Done, ready: Ready) -> str:
         done.reason,
     ]
     return " · ".join(part for part in parts if part)
+
+
+def memory_line(ready: Ready) -> str:
+    """The plan: what is loaded, what a full context adds, of how much.
+
+    Empty where nobody knows what the machine gives.
+    """
+    plan = ready.memory
+    if not plan.budget:
+        return ""
+    rows = ready.context_max * plan.kv_per_token
+    parts = [
+        f"weights {format_bytes(plan.weights)}",
+        f"draft {format_bytes(plan.draft)}",
+        f"workspace {format_bytes(plan.workspace)}",
+        f"{format_bytes(rows)} for {format_tokens(ready.context_max)} tokens "
+        f"of context in {plan.kv}",
+    ]
+    total = plan.weights + plan.draft + plan.workspace + rows
+    whole = f"{format_bytes(total)} of {format_bytes(plan.budget)}"
+    return f"memory {' + '.join(parts)} = {whole}"
 
 
 def json_fields(done: Done) -> dict[str, Any]:

@@ -90,12 +90,14 @@ class _Writer:
         return show
 
     def _explain(self, ready: Ready) -> None:
-        """What the colours mean; with -v also who drafts, or why nobody does."""
+        """What the colours mean; with -v also who drafts, and the memory plan."""
         output = self.invocation.output
         draft = ready.draft
         if output.verbose:
             reason = f": {draft.reason}" if draft.reason else ""
             output.note(f"draft {draft.state}{reason}, block {ready.block_size}")
+            if plan := stats.memory_line(ready):
+                output.note(plan)
         if self._colors:
             legend = " ".join(
                 output.err.paint(text, meaning)

@@ -205,8 +205,3 @@ class Engine:
     def _is_cancelled(self, request_id: str) -> bool:
         with self._lock:
             return self._closing or request_id in self._cancelled
-
-
-def memory() -> tuple[int, int, int]:
-    """Bytes MLX holds now: active, peak, cached."""
-    return mx.get_active_memory(), mx.get_peak_memory(), mx.get_cache_memory()

@@ -8,7 +8,7 @@ machine, so that tokens are drafted only where they are expected to pay.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,17 @@ from splashpy.drafting.lookup import (
 from splashpy.drafting.pace import FREE, Costs
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.costs import measure_costs
-from splashpy.engine.kv_format import kv_format
+from splashpy.engine.memory import Needs, Plan, budget_bytes, plan_memory
 from splashpy.engine.row_kernels import choose_kernels
-from splashpy.errors import ModelResultError, PairError, UsageError
-from splashpy.models.dflash2_load import UNPACKED_BITS, load_drafter
+from splashpy.errors import ModelResultError, PairError, SplashError, UsageError
+from splashpy.models.dflash2_load import UNPACKED_BITS, drafter_sizes, load_drafter
 from splashpy.models.loading import load_target
 from splashpy.models.quantized_lane import GROUP
 from splashpy.models.target import MlxLmTarget, Target, check_taps
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, LoadOptions, LoadProgress
+
+_COPIES = 3  # of windows and recurrent states: the running one and two checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +94,14 @@ class Loaded:
         drafter: who proposes.
         draft: what to tell a person about it.
         draft_bytes: bytes of drafter weights.
+        plan: of the memory; None where nobody knows what there is.
     """
 
     target: Target
     drafter: Drafter
     draft: DraftState
     draft_bytes: int = 0
+    plan: Plan | None = None
 
     @property
     def block_size(self) -> int:
@@ -114,6 +118,7 @@ def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Load
     Raises:
         ModelKindError: the directory is not a supported target or drafter.
         PairError: the drafter that was asked for does not fit the target.
+        CapacityError: it does not fit into memory; no weight has been read then.
         ModelResultError: the weights compute NaN.
         UsageError: keys and values of this model cannot be kept as was asked.
     """
@@ -121,12 +126,58 @@ def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Load
     def weights(done: int, total: int) -> None:
         progress(LoadProgress(phase="map", done=done, total=total, unit="bytes"))
 
+    plans: list[Plan] = []
     target = load_target(
-        request.directory, request.config, request.context_max, weights
+        request.directory,
+        request.config,
+        request.context_max,
+        weights,
+        lambda target: plans.extend(_planned(target, request)),
     )
+    plan = plans[0] if plans else None
+    if plan:
+        target.facts = replace(target.facts, context_max=plan.context)
     progress(LoadProgress(phase="warmup"))
     check_numbers(target)
-    return _with_drafter(target, request)
+    return replace(_with_drafter(target, request, plan), plan=plan)
+
+
+def _planned(target: MlxLmTarget, request: LoadRequest) -> list[Plan]:
+    """What fits, before a weight is read; nothing where nobody knows what there is.
+
+    Raises:
+        CapacityError: too little fits.
+    """
+    options = request.options
+    budget = budget_bytes(request.memory_bytes, options.max_memory)
+    if not budget:
+        return []
+    try:
+        state = target.state_sizes()
+    except (AttributeError, TypeError):
+        return []  # a model that cannot run; loading says so
+    draft, draft_row = _draft_sizes(target, request)
+    needs = Needs(
+        target=target.facts.weight_bytes,
+        draft=draft,
+        row=state.row,
+        row_q8=state.row_q8,
+        draft_row=draft_row,
+        lane=_COPIES * state.fixed,
+        context_max=request.context_max,
+    )
+    asked = options.max_context is not None
+    return [plan_memory(needs, budget, asked=asked, kv=options.kv)]
+
+
+def _draft_sizes(target: MlxLmTarget, request: LoadRequest) -> tuple[int, int]:
+    directory = _draft_directory(request)
+    if directory is None or request.options.no_draft:
+        return 0, 0
+    try:
+        return drafter_sizes(directory, target.facts, request.options.draft_bits)
+    except SplashError:
+        return 0, 0  # loading says what is wrong with it, or does without
 
 
 def check_numbers(target: Target) -> None:
@@ -144,22 +195,18 @@ def check_numbers(target: Target) -> None:
         )
 
 
-def choose_kv(target: MlxLmTarget, request: LoadRequest, draft_bytes: int = 0) -> None:
-    """Let the target keep keys and values as was asked, or as memory allows.
+def choose_kv(
+    target: MlxLmTarget, request: LoadRequest, plan: Plan | None = None
+) -> None:
+    """Let the target keep keys and values as was asked, or as was planned.
 
     Raises:
         UsageError: 8 bits were asked for, and no layer's rows can be kept so.
     """
-    wish, facts = request.options.kv, target.facts
+    wish = request.options.kv
     if wish == "auto":
-        wish = kv_format(
-            rows=facts.context_max,
-            asked=request.options.max_context is not None,
-            row_nbytes=facts.kv_bytes_per_token,
-            taken=facts.weight_bytes + draft_bytes,
-            memory_bytes=request.memory_bytes,
-        )
-    if wish == "bf16" or target.round_rows() or request.options.kv == "auto":
+        wish = plan.kv if plan else "bf16"
+    if wish == "bf16" or target.round_rows():
         return
     raise UsageError(
         "--kv q8: keys and values of this model cannot be kept in 8 bits",
@@ -168,14 +215,15 @@ def choose_kv(target: MlxLmTarget, request: LoadRequest, draft_bytes: int = 0) -
     )
 
 
-def _with_drafter(target: MlxLmTarget, request: LoadRequest) -> Loaded:
+def _with_drafter(
+    target: MlxLmTarget, request: LoadRequest, plan: Plan | None
+) -> Loaded:
     options = request.options
+    choose_kv(target, request, plan)
     if options.no_draft:
         choose_kernels(target, None)
-        choose_kv(target, request)
         return _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
     drafter, reason = _load_drafter(target, request)
-    choose_kv(target, request, drafter.nbytes if drafter else 0)
     costs = _costs(target, drafter, request)
     if drafter is None:
         return _without_network(target, _lookup(options, costs), reason)
@@ -219,7 +267,7 @@ def _load_drafter(
 ) -> tuple[DFlash2Drafter | None, str]:
     """The drafter to use, its taps installed; or None and why there is none."""
     options = request.options
-    directory = request.draft if options.draft is None else Path(options.draft)
+    directory = _draft_directory(request)
     if directory is None:
         choose_kernels(target, None)
         return None, "the package has no drafter"
@@ -234,6 +282,11 @@ def _load_drafter(
     drafter = DFlash2Drafter(network, target, block_size=options.block_size)
     reason = check_taps(target, drafter.feature_layers)
     return (None, reason) if reason else (drafter, "")
+
+
+def _draft_directory(request: LoadRequest) -> Path | None:
+    chosen = request.options.draft
+    return request.draft if chosen is None else Path(chosen)
 
 
 def _lookup(options: LoadOptions, costs: Costs) -> LookupDrafter | None:

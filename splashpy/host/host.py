@@ -19,7 +19,7 @@ from pathlib import Path
 from splashpy import blas, protocol
 from splashpy.cache.disk.lookup_file import LookupFile
 from splashpy.dialogue.prompt import Prompt
-from splashpy.engine.engine import Emitted, Engine, LoadFailed, memory
+from splashpy.engine.engine import Emitted, Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.request import Failed, Finished, LookedUp
 from splashpy.engine.shelf import wall_clock
@@ -150,7 +150,7 @@ class Host:
         self._lookups = LookupFile(Path(options.cache_dir or "")) if told else None
         self._model = command.name or command.model
         facts = loaded.target.facts
-        active, _, _ = memory()
+        plan = loaded.plan
         self._emit(
             protocol.Ready(
                 model=command.name or command.model,
@@ -167,7 +167,8 @@ class Host:
                     draft=loaded.draft_bytes,
                     kv_per_token=facts.kv_bytes_per_token,
                     kv=facts.kv,
-                    budget=active,
+                    workspace=plan.needs.workspace if plan else 0,
+                    budget=plan.budget if plan else 0,
                 ),
             )
         )

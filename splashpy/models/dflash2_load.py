@@ -85,6 +85,44 @@ def load_drafter(
         raise UsageError(
             f"a drafter cannot have {bits}-bit weights", why="choices: 4, 8 and 16"
         )
+    network = _unread(directory, target, bits, dtype)
+    _evaluate(network, progress)
+    return network
+
+
+def drafter_sizes(
+    directory: Path, target: TargetFacts, bits: int | None = None
+) -> tuple[int, int]:
+    """Bytes of a drafter and of each row of its context, without reading weights.
+
+    Args:
+        directory: as for :func:`load_drafter`.
+        target: facts of the target.
+        bits: as for :func:`load_drafter`.
+
+    Raises:
+        The errors of :func:`load_drafter`.
+    """
+    if is_splash(directory):  # whose tensors are arranged anew while they are read
+        config = _read_config(directory)
+        files = (directory / "draft").glob("*.bin")
+        return sum(file.stat().st_size for file in files), _row_bytes(config)
+    network = _unread(directory, target, bits, None)
+    sizes = [array.nbytes for array in _parameters(network).values()]
+    return sum(sizes), _row_bytes(network.config)
+
+
+def _row_bytes(config: DFlashConfig) -> int:
+    """Of keys and values in the layers that see the whole text."""
+    width = 2 * config.num_kv_heads * config.head_dim
+    itemsize = 2 if metal.use_metal() else 4
+    return sum(window is None for window in config.windows) * width * itemsize
+
+
+def _unread(
+    directory: Path, target: TargetFacts, bits: int | None, dtype: mx.Dtype | None
+) -> DFlashNetwork:
+    """The network with every weight in its final shape, none of them read."""
     config = _read_config(directory)
     check_pair(config, target)
     tensors = _read_tensors(directory)
@@ -100,8 +138,6 @@ def load_drafter(
     if dtype == mx.float32:
         to_float32(network)
     network.set_dtype(dtype)
-    tensors.clear()
-    _evaluate(network, progress)
     return network
 
 

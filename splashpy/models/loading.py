@@ -46,7 +46,11 @@ Progress = Callable[[int, int], None]
 
 
 def load_target(
-    directory: Path, config: dict[str, Any], context_max: int, progress: Progress
+    directory: Path,
+    config: dict[str, Any],
+    context_max: int,
+    progress: Progress,
+    before_reading: Callable[[MlxLmTarget], None] = lambda _: None,
 ) -> MlxLmTarget:
     """Read a target; must run on the thread that will use it.
 
@@ -56,6 +60,8 @@ def load_target(
         config: the parsed config.json.
         context_max: tokens of prompt plus answer the model was made for.
         progress: called as weights arrive.
+        before_reading: called with a target all of whose shapes are known and none of
+            whose weights are in memory; what it raises ends the loading.
 
     Raises:
         ModelKindError: the architecture is not supported or the weights do not fit
@@ -71,8 +77,12 @@ def load_target(
         ) from None
     if mx.default_device() == mx.cpu:
         to_float32(model)
-    total = _evaluate_in_groups(model, progress)
-    return make_target(model, model_type, context_max, total)
+    weights: Any = tree_flatten(model.parameters())
+    total = sum(array.nbytes for _, array in weights)
+    target = _unexamined(model, model_type, context_max, total)
+    before_reading(target)
+    _evaluate_in_groups(model, progress)
+    return _examined(target)
 
 
 def _read(directory: Path, config: dict[str, Any]) -> nn.Module:
@@ -158,7 +168,7 @@ def _replace(model: Any, name: str, module: nn.Module) -> None:
     setattr(owner, leaf, module)
 
 
-def _evaluate_in_groups(model: nn.Module, progress: Progress) -> int:
+def _evaluate_in_groups(model: nn.Module, progress: Progress) -> None:
     named: Any = tree_flatten(model.parameters())
     weights: list[mx.array] = [array for _, array in named]
     total = sum(array.nbytes for array in weights)
@@ -175,7 +185,6 @@ def _evaluate_in_groups(model: nn.Module, progress: Progress) -> int:
             group, group_bytes = [], 0
     mx.eval(group)
     progress(total, total)
-    return total
 
 
 def make_target(
@@ -192,6 +201,12 @@ def make_target(
     Raises:
         ModelKindError: the model keeps a state that cannot be rolled back.
     """
+    return _examined(_unexamined(model, model_type, context_max, weight_bytes))
+
+
+def _unexamined(
+    model: nn.Module, model_type: str, context_max: int, weight_bytes: int
+) -> MlxLmTarget:
     args: Any = find_text_model(model).args
     sizes = [getattr(args, name, None) for name in ("vocab_size", "hidden_size")]
     if None in sizes:
@@ -207,7 +222,10 @@ def make_target(
         context_max=context_max,
         weight_bytes=weight_bytes,
     )
-    target = MlxLmTarget(model, facts)
+    return MlxLmTarget(model, facts)
+
+
+def _examined(target: MlxLmTarget) -> MlxLmTarget:
     row_nbytes = examine(target).row_nbytes
-    target.facts = replace(facts, kv_bytes_per_token=row_nbytes)
+    target.facts = replace(target.facts, kv_bytes_per_token=row_nbytes)
     return target

@@ -62,6 +62,21 @@ class TargetFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class StateSizes:
+    """Bytes of a text's state.
+
+    Attributes:
+        row: each further token.
+        row_q8: the same with full attention in 8 bits; 0 where no layer can.
+        fixed: windows and recurrent states, however long the text is.
+    """
+
+    row: int
+    row_q8: int
+    fixed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Forward:
     """What one pass of the target computed, unevaluated.
 
@@ -72,6 +87,9 @@ class Forward:
 
     logits: mx.array
     features: mx.array | None
+
+
+_LONGER_THAN_WINDOWS = 1 << 16  # rows; only shapes are made of them
 
 
 class Target(Protocol):
@@ -191,15 +209,29 @@ class MlxLmTarget:
         Returns:
             Whether a layer can; nothing has changed where none can.
         """
+        size = self._rounded_row()
+        if not size:
+            return False
+        self._makers = lane_makers(self._model, LaneQ8)
+        self.facts = replace(self.facts, kv="q8", kv_bytes_per_token=size)
+        return True
+
+    def state_sizes(self) -> StateSizes:
+        """Bytes of a state, from shapes alone: no weight is read."""
+        state = self.new_state(_LONGER_THAN_WINDOWS)
+        self.forward(state, mx.array([0]), rows=0)
+        unlimited = [lane for lane in state.lanes if not lane.row_nbytes]
+        held = {id(a): a.nbytes for lane in unlimited for a in lane.held}
+        return StateSizes(state.row_nbytes, self._rounded_row(), sum(held.values()))
+
+    def _rounded_row(self) -> int:
+        """Bytes of a row in 8 bits; 0 where no layer can. Nothing is evaluated."""
         makers = lane_makers(self._model, LaneQ8)
         state = TargetState([make(1) for make in makers], self._read)
         self.forward(state, mx.array([0]), rows=0)
         if not any(isinstance(lane, LaneQ8) and lane.rounds for lane in state.lanes):
-            return False
-        self._makers = makers
-        size = state.row_nbytes
-        self.facts = replace(self.facts, kv="q8", kv_bytes_per_token=size)
-        return True
+            return 0
+        return state.row_nbytes
 
     def read_together(self, token_ids: mx.array, caches: list[Any]) -> mx.array:
         """Let texts be read in mlx-lm's own caches, where nothing is taken back.

@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = self.headers.get("Range", "")
         self.server_hub.requests.append((self.command, path, wanted))
         api = re.fullmatch(r"/api/models/([^/]+/[^/]+?)(/(revision|tree)/.+)?", path)
-        file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
+        file = re.fullmatch(r"/(?:datasets/)?([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
         match = api or file
         name = match[1] if match else ""
         repository = self.server_hub.repositories.get(name)
