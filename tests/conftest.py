@@ -135,8 +135,9 @@ def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         if not len(proposal):
             return verdict
         kept = mx.maximum(verdict[0:1], 1)
-        rest = verdict[3:]
-        return mx.concatenate([kept, verdict[1:2], proposal.token_ids[:1], rest])
+        count = mx.maximum(verdict[2:3], 2)
+        head = [kept, verdict[1:2], count, proposal.token_ids[:1]]
+        return mx.concatenate([*head, verdict[4:]])
 
     monkeypatch.setattr(cycle, "decide", decide)
     monkeypatch.setattr("splashpy.bench.distribution.decide", decide)
