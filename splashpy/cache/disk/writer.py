@@ -140,7 +140,8 @@ class Writer:
         known = self._catalogue.find(entry.kind, entry.name)
         if known is not None or not self._has_parent(entry):
             return
-        if not self._make_room(size, job.kept):
+        # What it continues may be the oldest leaf until it is there itself.
+        if not self._make_room(size, job.kept | {entry.parent}):
             return
         if not self._allowance.take(size, monotonic()):
             return
