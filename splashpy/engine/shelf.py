@@ -45,7 +45,7 @@ def open_cache(
     name = namespace(request, loaded)
     tier = _open_tier(request, loaded, name, clock)
     return PrefixCache(
-        _budget(options, request, loaded),
+        _budget(options, loaded),
         root=name.digest,
         disk=tier,
         new_state=loaded.target.new_state,
@@ -100,12 +100,7 @@ def _draft_side(
     return DraftSide(draft_namespace(name.digest, identity), drafter.new_context)
 
 
-def _budget(options: LoadOptions, request: LoadRequest, loaded: Loaded) -> int:
+def _budget(options: LoadOptions, loaded: Loaded) -> int:
     if options.cache_ram is not None:
         return options.cache_ram
-    facts = loaded.target.facts
-    return cache_budget(
-        memory_bytes=request.memory_bytes,
-        weights=facts.weight_bytes + loaded.draft_bytes,
-        sequence=facts.context_max * facts.kv_bytes_per_token,
-    )
+    return cache_budget(loaded.plan)
