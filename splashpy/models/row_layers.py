@@ -2,7 +2,9 @@
 """Let a model's layers use the kernels for passes of a few rows.
 
 Every module whose arithmetic is known gets a throw-away subclass of its own class, as
-taps do (``tap.py``); attention is a function of mlx-lm's modules and is replaced there.
+taps do (``tap.py``). Attention is a function that mlx-lm's layers look up by name; the
+subclass of such a layer runs the same code with another function under that name, and
+mlx-lm's own modules stay as they are.
 All of them ask the operations of ``kernels``, which run MLX's own where a kernel does
 not fit or is not faster, so a model with these classes computes the same on every
 machine, up to rounding.
@@ -13,9 +15,9 @@ without sinks, and the heads of a vocabulary.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import mlx.core as mx
@@ -39,8 +41,6 @@ def use_row_kernels(model: nn.Module) -> None:
         chosen = _subclass(module, stream)
         if chosen:
             module.__class__ = chosen
-    for name in {type(module).__module__ for module in model.modules()}:
-        _replace_attention(sys.modules[name])
 
 
 def packed(layer: nn.Module) -> Packed | None:
@@ -82,6 +82,8 @@ def _subclass(module: nn.Module, stream: _Stream) -> type[nn.Module] | None:
     if kind is nn.QuantizedEmbedding:
         return RowsEmbedding if packed(module) else None
     call = _mlp if kind in _MLPS else _block(stream) if kind in _BLOCKS else None
+    if call is None:
+        call = _attending(kind)
     if call is None:
         return None
     made: Any = type(f"Rows{kind.__name__}", (kind,), {"__call__": call})
@@ -130,11 +132,15 @@ def _block(stream: _Stream) -> Callable[..., mx.array]:
     return call
 
 
-def _replace_attention(module: Any) -> None:
-    """Let a module of mlx-lm ask for the kernels; harmless for its other models."""
-    original = getattr(module, _ATTENTION, None)
-    if original is not None and not isinstance(original, _Attention):
-        setattr(module, _ATTENTION, _Attention(original))
+def _attending(kind: type[nn.Module]) -> Callable[..., mx.array] | None:
+    """A layer's own code, asking for the kernels; None where nothing attends."""
+    call: Any = kind.__call__
+    code = getattr(call, "__code__", None)
+    if code is None or _ATTENTION not in code.co_names:
+        return None
+    names = call.__globals__
+    names = {**names, _ATTENTION: _Attention(names[_ATTENTION])}
+    return FunctionType(code, names, kind.__name__, call.__defaults__, call.__closure__)
 
 
 class _Attention:
