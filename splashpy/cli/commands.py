@@ -118,14 +118,10 @@ def nearest(word: str, names: Sequence[str]) -> list[str]:
 
 def overview() -> str:
     """What bare ``splashpy`` prints: at most 24 lines of at most 80 columns."""
-    lines = ["splashpy: local speculative decoding for Apple silicon"]
+    lines = ["splashpy: local speculative decoding for Apple silicon", ""]
     shown = {name: row for name, row in listed().items() if not row.part_of}
     width = max(len(f"{name} {row.synopsis}") for name, row in shown.items())
-    group = ""
     for name, row in shown.items():
-        if row.group != group:
-            lines.append("")
-            group = row.group
         call = f"{name} {row.synopsis}".rstrip()
         lines.append(f"  splashpy {call:<{width}}  {row.help}")
     lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]
