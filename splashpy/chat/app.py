@@ -14,13 +14,12 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 from textual.app import App
-from textual.binding import Binding, BindingType
 
 from splashpy.chat.clipboard import copy_with_program
 from splashpy.chat.conversation import Conversation
+from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.theme import DARK, LIGHT
@@ -41,12 +40,10 @@ class ChatApp(App[None]):
         conversation: what it is about.
         settings: theme, title and clipboard.
         first_message: is sent as soon as the engine is ready.
+        draft: stands in the editor at first.
     """
 
     CSS_PATH = "splashpy.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "quit", "quit", show=False, priority=True),
-    ]
 
     def __init__(
         self,
@@ -54,15 +51,18 @@ class ChatApp(App[None]):
         settings: ChatSettings,
         *,
         first_message: str | None = None,
+        draft: str = "",
     ):
         super().__init__()
         self.conversation = conversation
         self.crash: Exception | None = None
         self._settings = settings
         self._first_message = first_message
+        self._draft = draft
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = self._chosen_theme()
+        self.set_keymap(dict(settings.keys))
         self.title = sanitize_line(settings.title or conversation.session.model_name)
 
     def on_mount(self) -> None:
@@ -73,7 +73,11 @@ class ChatApp(App[None]):
         if not self.is_headless:
             self.set_interval(_LOOK_SECONDS, self._look_for_terminal)
         self.push_screen(
-            ChatScreen(self.conversation, first_message=self._first_message)
+            ChatScreen(
+                self.conversation,
+                first_message=self._first_message,
+                draft=self._draft,
+            )
         )
 
     def _look_for_terminal(self) -> None:
@@ -126,6 +130,8 @@ def run_chat(
     *,
     settings: ChatSettings,
     first_message: str | None = None,
+    keeper: Keeper | None = None,
+    resume: str | None = None,
 ) -> int:
     """Talk with a model in the terminal until the person leaves.
 
@@ -135,6 +141,8 @@ def run_chat(
         load: the model.
         settings: of the session.
         first_message: is sent as soon as the model is ready.
+        keeper: saves everything; None saves nothing. It is closed at the end.
+        resume: id of a saved conversation to go on with.
 
     Returns:
         The exit code: 0, 9 when the engine died and was not started again, or 128 and
@@ -142,6 +150,7 @@ def run_chat(
 
     Raises:
         UsageError: no theme has the name in ``settings``.
+        NotFoundError: there is no conversation ``resume``.
         InternalError: a bug in the chat; the terminal is restored.
     """
     conversation = Conversation(
@@ -150,9 +159,13 @@ def run_chat(
         settings,
         clock=time.perf_counter,
         time_of_day=lambda: time.strftime("%H:%M"),
+        keeper=keeper,
     )
-    app = ChatApp(conversation, settings, first_message=first_message)
     try:
+        draft = conversation.open(resume) if resume else conversation.unsent()
+        app = ChatApp(
+            conversation, settings, first_message=first_message, draft=draft.unsent
+        )
         app.run(inline=settings.inline, inline_no_clear=True, mouse=settings.mouse)
     finally:
         conversation.close()

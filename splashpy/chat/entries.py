@@ -32,12 +32,38 @@ class Problem:
         return cls(cause.code, cause.message, cause.why, tuple(cause.fix))
 
 
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A text file that is sent with a message.
+
+    Attributes:
+        name: as it is shown, and told to the model.
+        text: all of it.
+    """
+
+    name: str
+    text: str
+
+
 @dataclass(slots=True, eq=False)
 class UserMessage:
-    """What a person sent. ``in_history``: the next prompt contains it."""
+    """What a person sent.
+
+    Attributes:
+        text: as it was written.
+        at: time of day for a person.
+        attachments: files before the text.
+        parent: the message it follows.
+        place: (number, count) among the messages edited from one another.
+        in_history: the next prompt contains it.
+        revision: grows with every change.
+    """
 
     text: str
     at: str
+    attachments: tuple[Attachment, ...] = ()
+    parent: Message | None = None
+    place: tuple[int, int] = (1, 1)
     in_history: bool = True
     revision: int = 0
 
@@ -56,8 +82,11 @@ class Reply:
         tool_text: tool calls as the model wrote them; nothing runs them here.
         thinking_from: when the first reasoning came.
         thought_seconds: how long the reasoning took, once content came.
+        trace: one byte per verify pass, drafted tokens * 16 + accepted ones, each at
+            most 15.
+        parent: the message it answers.
+        place: (number, count) among the answers to the same message.
         in_history: the next prompt contains it.
-        replaced: a retry below answers the same message.
         revision: grows with every change.
     """
 
@@ -72,17 +101,21 @@ class Reply:
     position: int = 0
     prefill: Prefill | None = None
     meter: LiveMeter = field(default_factory=LiveMeter)
+    trace: bytearray = field(default_factory=bytearray)
     thinking_from: float | None = None
     thought_seconds: float | None = None
     stopping_since: float | None = None
     done: Done | None = None
     problem: Problem | None = None
+    parent: Message | None = None
+    place: tuple[int, int] = (1, 1)
     in_history: bool = True
-    replaced: bool = False
     revision: int = 0
 
     def add_pieces(self, cycle: Cycle, now: float) -> None:
         """Append what a cycle wrote, each piece to its channel."""
+        if cycle.i > 0:
+            self.trace.append(min(cycle.drafted, 15) << 4 | min(cycle.accepted, 15))
         for piece in cycle.pieces:
             if piece.channel == "r":
                 self.reasoning += piece.text
@@ -116,4 +149,7 @@ class Notice:
     revision: int = 0
 
 
-Entry = UserMessage | Reply | Notice
+Message = UserMessage | Reply
+"""What is part of the conversation."""
+
+Entry = Message | Notice

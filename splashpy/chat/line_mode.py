@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from splashpy.chat import meters
 from splashpy.chat.entries import Notice, Problem, Reply
+from splashpy.chat.keeper import Keeper
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
 from splashpy.client.client import EngineClient
@@ -33,6 +35,8 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
     *,
     settings: ChatSettings,
     first_message: str | None,
+    keeper: Keeper | None = None,
+    resume: str | None = None,
     stdin: TextIO,
     stdout: TextIO,
     stderr: TextIO,
@@ -44,6 +48,8 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
         load: the model.
         settings: of the session.
         first_message: is sent before the first question.
+        keeper: saves everything; None saves nothing. It is closed at the end.
+        resume: id of a saved conversation to go on with.
         stdin: where messages come from.
         stdout: where answers go.
         stderr: where everything else goes.
@@ -53,7 +59,10 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
         after an interruption that was to end everything.
     """
     lines = _LineChat(connect, load, settings, stdout, stderr)
+    lines.keeper = keeper
     try:
+        if resume is not None:
+            lines.go_on(resume)
         lines.start()
         if first_message:
             _put(stdout, f"> {first_message}\n")
@@ -67,6 +76,8 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
         return _INTERRUPTED
     finally:
         lines.close()
+        if keeper is not None:
+            keeper.close()
     return lines.exit_code
 
 
@@ -106,6 +117,7 @@ class _LineChat:
         stderr: TextIO,
     ):
         self._session = Session(load, settings, time_of_day=lambda: "")
+        self.keeper: Keeper | None = None
         self._connect = connect
         self._client: EngineClient | None = None
         self._stdout = stdout
@@ -132,6 +144,15 @@ class _LineChat:
             self._session.lost(error)
         self._tell_problem()
 
+    def go_on(self, name: str) -> None:
+        """Go on with a saved conversation."""
+        assert self.keeper is not None  # nothing could be resumed without one
+        saved, tree, _ = self.keeper.open(name)
+        settings = self._session.settings.with_parameters(saved.parameters)
+        self._session.settings = replace(settings, system=saved.system)
+        self._session.open(tree)
+        self._tell(f"going on with: {saved.title}")
+
     def answer(self, text: str) -> None:
         """Send a message and print its answer as it comes."""
         if self._session.engine.phase in ("dead", "failed"):
@@ -150,7 +171,12 @@ class _LineChat:
             self._print_while_running(reply)
         except SplashError as error:
             self._session.lost(error)
+        self._keep()
         self._finish(reply)
+
+    def _keep(self) -> None:
+        if self.keeper is not None:
+            self.keeper.note(self._session, time.perf_counter())
 
     def close(self) -> None:
         if self._client is not None:
@@ -196,6 +222,7 @@ class _LineChat:
         if event is None:
             return
         self._send(self._session.apply(event, time.perf_counter()))
+        self._keep()
         match event:
             case LoadProgress():
                 work = meters.LOAD_PHASES[event.phase]

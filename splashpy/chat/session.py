@@ -14,8 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from splashpy.chat.entries import Entry, Notice, Problem, Reply, UserMessage
+from splashpy.chat.entries import (
+    Entry,
+    Message,
+    Notice,
+    Problem,
+    Reply,
+    UserMessage,
+)
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.tree import Tree, mark_history, question_of
 from splashpy.errors import EngineDiedError, EngineStuckError, SplashError
 from splashpy.protocol import (
     Cancel,
@@ -57,7 +65,8 @@ class Session:
         time_of_day: the present, as shown beside a message.
 
     Attributes:
-        entries: everything said, oldest first.
+        tree: everything said, whatever is shown of it.
+        entries: the path that is shown, oldest first, with notices about the engine.
         reply: the answer that is running, also the last Reply of ``entries``.
         queued: the one message that waits for the engine.
         returned: text of a message that failed, to be put back into the editor.
@@ -70,6 +79,7 @@ class Session:
         self.load = load
         self.settings = settings
         self.engine = EngineView()
+        self.tree = Tree()
         self.entries: list[Entry] = []
         self.reply: Reply | None = None
         self.queued: str | None = None
@@ -112,7 +122,7 @@ class Session:
     @property
     def question(self) -> str:
         """The message the running answer is for; empty when none runs."""
-        message = self._message_of(self.reply) if self.reply is not None else None
+        message = question_of(self.reply) if self.reply is not None else None
         return message.text if message is not None else ""
 
     def submit(self, text: str, now: float) -> list[Command]:
@@ -126,8 +136,16 @@ class Session:
                 raise ValueError("one message is already waiting")
             self.queued = text
             return []
-        self.entries.append(UserMessage(text, self._time_of_day()))
+        self._add(UserMessage(text, self._time_of_day()), self.tree.leaf)
         return self._generate(now)
+
+    def edit(self, message: UserMessage, text: str, now: float) -> list[Command]:
+        """Send a message again in other words; the old one stays beside it."""
+        if not self.idle or message not in self.tree.messages:
+            return []
+        self.tree.leaf = message.parent
+        self._show_path()
+        return self.submit(text, now)
 
     def stop(self, now: float) -> list[Command]:
         """Ask the engine to stop the answer; what is written stays."""
@@ -149,20 +167,54 @@ class Session:
     @property
     def can_retry(self) -> bool:
         """The last answer can be asked for again."""
-        return self.idle and self._last_exchange() is not None
+        return self.idle and self._last_question() is not None
 
-    def retry(self, now: float) -> list[Command]:
-        """Ask again for the last answer; the old one stays to be read."""
-        exchange = self._last_exchange()
-        if exchange is None or not self.idle:
+    def retry(self, now: float, reply: Reply | None = None) -> list[Command]:
+        """Ask again for an answer; the old one stays beside the new one.
+
+        Args:
+            now: seconds of the clock of ``sent_at``.
+            reply: on the path; None: the last one.
+        """
+        question = self._last_question() if reply is None else question_of(reply)
+        if question is None or not self.idle:
             return []
-        message, old = exchange
-        message.in_history = True
-        message.revision += 1
-        old.in_history = False
-        old.replaced = True
-        old.revision += 1
+        self.tree.leaf = question
+        self._show_path()
         return self._generate(now)
+
+    def branch(self, reply: Reply) -> bool:
+        """Go on from an earlier answer; what followed it stays in the tree."""
+        if not self.idle or reply not in self.tree.messages:
+            return False
+        self.tree.leaf = reply
+        self._show_path()
+        return True
+
+    def switch(self, message: Message, step: int) -> bool:
+        """Show another answer, or another wording, at the place of a message.
+
+        Returns:
+            Whether there is one; never while an answer runs.
+        """
+        if self.reply is not None or not self.tree.switch(message, step):
+            return False
+        self._show_path()
+        return True
+
+    def leave(self) -> None:
+        """Nobody waits for the running answer any more; what it wrote stays."""
+        if self.reply is not None:
+            self.reply.state = "partial"
+            self.reply.revision += 1
+        self.reply = None
+
+    def open(self, tree: Tree) -> list[Command]:
+        """Show another conversation; an answer that still runs is stopped."""
+        commands = self.new_conversation(0.0)
+        self.tree = tree
+        self._show_path()
+        return commands
 
     def new_conversation(self, now: float) -> list[Command]:
         """Forget what was said; an answer that still runs is stopped.
@@ -170,10 +222,10 @@ class Session:
         A message that waited goes back to the editor.
         """
         commands = self.stop(now)
-        self.reply = None
+        self.leave()
         self.returned = self.drop_queued()
-        self.context_used = None
-        self.entries = [*self.open_notices]
+        self.tree = Tree()
+        self._show_path()
         return commands
 
     def restart(self) -> None:
@@ -253,10 +305,25 @@ class Session:
             messages=self.history(),
             sampling=self.settings.sampling,
             max_tokens=self.settings.max_tokens,
+            effort=self.settings.effort,
+            draft=self.settings.draft,
         )
         self.reply = Reply(self.model_name, self._time_of_day(), command.id, now)
-        self.entries.append(self.reply)
+        self._add(self.reply, self.tree.leaf)
         return [command]
+
+    def _add(self, message: Message, parent: Message | None) -> None:
+        self.tree.add(message, parent)
+        self.entries.append(message)
+
+    def _show_path(self) -> None:
+        """Make the entries agree with the tree."""
+        path = self.tree.path()
+        mark_history(path)
+        self.entries = [*path, *self.open_notices]
+        answers = [m.done for m in path if isinstance(m, Reply) and m.done]
+        last = answers[-1].usage if answers else None
+        self.context_used = last.prompt + last.completion if last else None
 
     def _send_queued(self, now: float) -> list[Command]:
         if self.queued is None or not self.idle:
@@ -297,13 +364,11 @@ class Session:
         """End an exchange that failed; it is shown, but no part of the history."""
         reply.state = "failed"
         reply.problem = problem
-        reply.in_history = False
         reply.revision += 1
-        message = self._message_of(reply)
-        if message is not None:
-            message.in_history = False
-            message.revision += 1
-            self.returned = message.text
+        mark_history(self.tree.path())
+        question = question_of(reply)
+        if question is not None:
+            self.returned = question.text
         self.reply = None
 
     def _engine_failed(self, failure: Failure) -> None:
@@ -337,12 +402,6 @@ class Session:
             notice.resolved = True
             notice.revision += 1
 
-    def _message_of(self, reply: Reply) -> UserMessage | None:
-        before = self.entries[: self.entries.index(reply)]
-        messages = [entry for entry in before if isinstance(entry, UserMessage)]
-        return messages[-1] if messages else None
-
-    def _last_exchange(self) -> tuple[UserMessage, Reply] | None:
+    def _last_question(self) -> UserMessage | None:
         replies = [entry for entry in self.entries if isinstance(entry, Reply)]
-        message = self._message_of(replies[-1]) if replies else None
-        return (message, replies[-1]) if message is not None else None
+        return question_of(replies[-1]) if replies else None

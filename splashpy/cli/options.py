@@ -229,10 +229,19 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
     ),
     "Screen": (
+        Option("-c --continue", "go on with the last conversation", key="resume_last"),
+        Option(
+            "-r --resume",
+            "go on with the one named or found",
+            "ID|TEXT",
+            values.text,
+            key="resumed",
+        ),
+        Option("--no-save", "keep nothing of this chat on disk"),
         Option("--plain", "lines instead of a screen"),
-        Option("--inline", "below the prompt, not the whole terminal"),
+        Option("--inline", "below the prompt, not the whole terminal", rare=True),
         Option("--theme", "colours of the screen", "NAME", values.text),
-        Option("--no-mouse", "leave the mouse to the terminal"),
+        Option("--no-mouse", "leave the mouse to the terminal", rare=True),
         Option(
             "--replay", "play a recorded event file", "FILE", values.text, hidden=True
         ),

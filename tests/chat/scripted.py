@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from splashpy.chat.app import ChatApp
 from splashpy.chat.conversation import Conversation
+from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
@@ -100,6 +101,8 @@ class Chat:
     Attributes:
         engines: recordings, one for each time the chat connects.
         settings: of the session.
+        keeper: of the conversation.
+        resume: id of a saved conversation.
         first_message: sent when the engine is ready.
         size: cells of the terminal.
         connected: how often the chat asked for an engine.
@@ -109,6 +112,8 @@ class Chat:
     settings: ChatSettings = field(default_factory=lambda: ChatSettings(remote=True))
     first_message: str | None = None
     size: tuple[int, int] = (100, 30)
+    keeper: Keeper | None = None
+    resume: str | None = None
     connected: int = 0
     pilot: Pilot[None] = field(init=False)
     app: ChatApp = field(init=False)
@@ -121,9 +126,14 @@ class Chat:
             self.settings,
             clock=time.perf_counter,
             time_of_day=lambda: "14:02",
+            keeper=self.keeper,
         )
+        draft = conversation.open(self.resume) if self.resume else conversation.unsent()
         self.app = ChatApp(
-            conversation, self.settings, first_message=self.first_message
+            conversation,
+            self.settings,
+            first_message=self.first_message,
+            draft=draft.unsent,
         )
 
         async def play() -> None:

@@ -22,7 +22,14 @@ from textual.widget import Widget
 from splashpy.chat import meters
 from splashpy.chat.blocks import BLANK, Block, HeadBlock, Row, TextBlock
 from splashpy.chat.document import LiveDocument
-from splashpy.chat.entries import Entry, Notice, Problem, Reply, UserMessage
+from splashpy.chat.entries import (
+    Entry,
+    Message,
+    Notice,
+    Problem,
+    Reply,
+    UserMessage,
+)
 from splashpy.chat.flow import Flow
 from splashpy.chat.theme import FAINT
 from splashpy.sanitize import sanitize, sanitize_line
@@ -91,13 +98,13 @@ class MessageView(Widget):
                     yield _step("ctrl+r starts the engine again")
 
     def _user_blocks(self, message: UserMessage) -> Iterator[Block]:
-        yield _head("You", "bold $text-accent", message.at)
+        yield _head("You", "bold $text-accent", message)
         yield TextBlock(Content(sanitize(message.text)))
         if not message.in_history:
             yield _faint("failed, not part of the conversation")
 
     def _reply_blocks(self, reply: Reply, now: float) -> Iterator[Block]:
-        yield _head(sanitize_line(reply.name), "bold $text-primary", reply.at)
+        yield _head(sanitize_line(reply.name), "bold $text-primary", reply)
         yield from self._reasoning_blocks(reply, now)
         self._document.append(reply.text[self._characters_read :])
         self._characters_read = len(reply.text)
@@ -176,8 +183,15 @@ class MessageView(Widget):
             self.toggle_reasoning()
 
 
-def _head(name: str, style: str, at: str) -> HeadBlock:
-    return HeadBlock(Content.styled(name, style), Content.styled(at, FAINT))
+def _head(name: str, style: str, message: Message) -> HeadBlock:
+    number, count = message.place
+    place = f" ‹{number}/{count}›" if count > 1 else ""
+    return HeadBlock(
+        Content.styled(name, style),
+        Content.assemble(
+            Content.styled(message.at, FAINT), Content.styled(place, "$text-accent")
+        ),
+    )
 
 
 def _faint(text: str) -> TextBlock:
@@ -213,12 +227,12 @@ def _ending_blocks(reply: Reply) -> Iterator[Block]:
     if reply.state == "partial":
         yield BLANK
         yield TextBlock(
-            Content.styled("· partial: the engine ended here", "$text-warning")
+            Content.styled(
+                "· partial: interrupted here, alt+r asks again", "$text-warning"
+            )
         )
     if reply.problem is not None:
         yield from _problem_blocks(reply.problem)
-    if reply.replaced:
-        yield _faint("answered again below")
 
 
 def _problem_blocks(problem: Problem) -> Iterator[Block]:

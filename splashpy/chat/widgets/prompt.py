@@ -9,13 +9,15 @@ already had a line end, it was part of a paste and becomes a newline.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.timer import Timer
 from textual.widgets import TextArea
 
+from splashpy.chat.bindings import bindings
 from splashpy.chat.messages import PasteRefused, PromptSubmitted, QuitPressed
 from splashpy.chat.prompt_history import PromptHistory
 from splashpy.sanitize import sanitize
@@ -30,13 +32,12 @@ class PromptEditor(TextArea):
 
     Its text is what is sent: control characters are made visible when they are
     pasted, so nothing invisible leaves the editor.
+
+    Attributes:
+        keep_prompt: called with every text that enters the history.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+j,shift+enter,alt+enter", "newline", "new line", show=False),
-        Binding("ctrl+d", "delete_or_quit", "delete or quit", show=False),
-        Binding("ctrl+underscore,super+z", "undo", "undo", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("prompt")
 
     def __init__(self) -> None:
         super().__init__(
@@ -44,6 +45,7 @@ class PromptEditor(TextArea):
         )
         self.cursor_blink = False
         self.border_subtitle = "enter send · ctrl+j new line · f1 keys"
+        self.keep_prompt: Callable[[str], object] = lambda _: None
         self._history = PromptHistory()
         self._previous_key_at = 0.0
         self._burst_newlines = 0
@@ -58,12 +60,17 @@ class PromptEditor(TextArea):
         """Remove the text from the editor; it can be found in the history."""
         text = self.text
         if text.strip():
-            self._history.add(text)
+            self.remember(text)
         self.text = ""
         return text
 
     def remember(self, text: str) -> None:
-        """Add a text to the history that was not taken from the editor."""
+        """Add a text to the history."""
+        self._history.add(text)
+        self.keep_prompt(text)
+
+    def remember_earlier(self, text: str) -> None:
+        """Add a text of an earlier chat to the history."""
         self._history.add(text)
 
     # --- keys ---------------------------------------------------------------------

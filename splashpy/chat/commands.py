@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table of slash commands, and how one is read from what a person typed.
+
+What a command does stands in ``orders``; this table imports nothing, so it can be
+listed and completed anywhere.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from splashpy.errors import UsageError
+
+
+class Command(NamedTuple):
+    """One row: what is typed, what may follow, and what it does in one line."""
+
+    name: str
+    arguments: str
+    help: str
+
+
+COMMANDS = {
+    row.name: row
+    for row in (
+        Command("help", "[keys|COMMAND]", "keys, commands, and what numbers mean"),
+        Command("new", "[TEXT]", "new conversation"),
+        Command("retry", "", "ask again for the last answer"),
+        Command("edit", "[N]", "edit the Nth message, the last one by default"),
+        Command("branch", "[N]", "go on from the Nth answer"),
+        Command("copy", "[last|code|chat|N]", "copy an answer, its code, or all"),
+        Command("quit", "", "leave"),
+    )
+}
+ALIASES = {"exit": "quit", "bye": "quit", "q": "quit", "?": "help"}
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """The command a text is, and what follows it.
+
+    Args:
+        text: as it stands in the editor.
+
+    Returns:
+        Name and arguments; None when the text is a message. ``//text`` is one.
+
+    Raises:
+        UsageError: it begins with a slash, and there is no such command.
+    """
+    if not text.startswith("/") or text.startswith("//"):
+        return None
+    word, _, rest = text[1:].partition(" ")
+    if "\n" in word or "/" in word:
+        return None  # a path, or a text of several lines
+    name = ALIASES.get(word, word)
+    if name not in COMMANDS:
+        near = get_close_matches(word, [*COMMANDS, *ALIASES], n=1)
+        raise UsageError(
+            f"there is no command /{word}",
+            why=f"the nearest is /{near[0]}" if near else "/help lists them",
+        )
+    return name, rest.strip()
+
+
+def message_of(text: str) -> str:
+    """The message a text is: ``//x`` sends ``/x``."""
+    return text[1:] if text.startswith("//") else text
+
+
+def matching(start: str) -> list[Command]:
+    """Commands whose name begins with a word, then those that contain it."""
+    first = [row for name, row in COMMANDS.items() if name.startswith(start)]
+    inside = [row for name, row in COMMANDS.items() if start in name]
+    return first + [row for row in inside if row not in first]

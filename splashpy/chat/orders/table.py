@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which function each order calls: the names of slash commands, and of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from splashpy.chat.orders import messages, session
+
+if TYPE_CHECKING:
+    from splashpy.chat.screens.chat import ChatScreen
+
+Order = Callable[["ChatScreen", str], None]
+
+ORDERS: Mapping[str, Order] = {
+    "help": session.help_page,
+    "new": session.new,
+    "retry": messages.retry,
+    "edit": messages.edit,
+    "branch": messages.branch,
+    "copy": messages.copy,
+    "quit": session.leave,
+    "copy_code": messages.copy_code,
+    "copy_message": messages.copy_message,
+    "copy_block": messages.copy_block,
+    "edit_chosen": messages.edit_chosen,
+    "retry_chosen": messages.retry_chosen,
+    "switch": messages.switch,
+}
