@@ -26,6 +26,11 @@ COMMANDS = {
     for row in (
         Command("help", "[keys|COMMAND]", "keys, commands, and what numbers mean"),
         Command("new", "[TEXT]", "new conversation"),
+        Command("chats", "[TEXT]", "saved conversations: search, open, delete"),
+        Command("rename", "TITLE", "give this conversation another title"),
+        Command("delete", "now", "delete this conversation"),
+        Command("export", "[md|json] [PATH]", "write this conversation to a file"),
+        Command("import", "PATH", "open an exported JSON file as a copy"),
         Command("retry", "", "ask again for the last answer"),
         Command("edit", "[N]", "edit the Nth message, the last one by default"),
         Command("branch", "[N]", "go on from the Nth answer"),

@@ -102,6 +102,14 @@ ACTIONS = (
         "new conversation",
     ),
     Action(
+        "chats",
+        "ctrl+s",
+        "screen.order('chats')",
+        "anywhere",
+        "Panels",
+        "saved conversations",
+    ),
+    Action(
         "restart",
         "ctrl+r",
         "restart_engine",

@@ -60,6 +60,15 @@ COMMANDS: dict[str, CommandEntry] = {
     "train data": CommandEntry(
         "train_data:TRAIN_DATA", "write the texts for that", "Train", "[MODEL] [FILE]"
     ),
+    "history": CommandEntry(
+        "history:HISTORY", "saved conversations", "Other", "[ACTION] [ID]"
+    ),
+    "config": CommandEntry(
+        "settings:CONFIG", "look at and change config.toml", "Other", "[ACTION]"
+    ),
+    "completion": CommandEntry(
+        "completion:COMPLETION", "completion for a shell", "Other", "bash|zsh|fish"
+    ),
     "help": CommandEntry(
         "help:HELP", "explain a command, an error or a topic", "Other", "[SUBJECT]"
     ),
@@ -87,11 +96,8 @@ def overview() -> str:
     """What bare ``splashpy`` prints: at most 24 lines of at most 80 columns."""
     lines = ["splashpy: local speculative decoding for Apple silicon"]
     width = max(len(f"{name} {row.synopsis}") for name, row in listed().items())
-    group = ""
+    lines.append("")
     for name, row in listed().items():
-        if row.group != group:
-            lines.append("")
-            group = row.group
         call = f"{name} {row.synopsis}".rstrip()
         lines.append(f"  splashpy {call:<{width}}  {row.help}")
     lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]

@@ -292,6 +292,7 @@ VARIABLES: dict[str, str] = {
     "HF_ENDPOINT": "another hub than huggingface.co",
     "NO_COLOR": "not empty: no colours",
     "FORCE_COLOR": "not empty: colours even without a terminal",
+    "EDITOR": "for config edit and long prompts of the chat (VISUAL comes first)",
     "TERM": "dumb: no colours, and chat works in lines",
     "COLUMNS": "width of tables",
     "CI": "not empty: chat works in lines",
@@ -300,7 +301,7 @@ VARIABLES: dict[str, str] = {
 """What splashpy itself looks at, and what that does. Other Hugging Face variables are
 read by huggingface_hub, ``TEXTUAL_*`` by Textual."""
 
-_HONOURED = (*VARIABLES, "TRANSFORMERS_OFFLINE", "SSH_TTY")
+_HONOURED = (*VARIABLES, "TRANSFORMERS_OFFLINE", "SSH_TTY", "VISUAL")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from splashpy.chat.orders import messages, session
+from splashpy.chat.orders import messages, saved, session
 
 if TYPE_CHECKING:
     from splashpy.chat.screens.chat import ChatScreen
@@ -20,6 +20,11 @@ ORDERS: Mapping[str, Order] = {
     "edit": messages.edit,
     "branch": messages.branch,
     "copy": messages.copy,
+    "chats": saved.chats,
+    "rename": saved.rename,
+    "delete": saved.delete,
+    "export": saved.export,
+    "import": saved.read,
     "quit": session.leave,
     "copy_code": messages.copy_code,
     "copy_message": messages.copy_message,

@@ -9,6 +9,7 @@ a frame costs, the fewer there are, so drawing never takes more than a third of 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import ClassVar
 
@@ -241,8 +242,12 @@ class ChatScreen(Screen[None]):
 
     def _order(self, name: str, argument: str) -> bool:
         """Do it; False when it could not be done, which is told."""
+        return self.attempt(lambda: ORDERS[name](self, argument))
+
+    def attempt(self, deed: Callable[[], object]) -> bool:
+        """Do something; False when it could not be done, which is told."""
         try:
-            ORDERS[name](self, argument)
+            deed()
         except SplashError as error:
             self.refuse(error)
             return False
