@@ -35,6 +35,20 @@ COMMANDS = {
         Command("edit", "[N]", "edit the Nth message, the last one by default"),
         Command("branch", "[N]", "go on from the Nth answer"),
         Command("copy", "[last|code|chat|N]", "copy an answer, its code, or all"),
+        Command("system", "[TEXT|@FILE]", "the system prompt; alone: show it"),
+        Command("set", "[NAME VALUE]", "a parameter; alone: show all"),
+        Command("parameters", "", "all of them on one page"),
+        Command("effort", "LEVEL|next", "how long the model thinks"),
+        Command("seed", "N|default", "same seed, same text"),
+        Command("draft", "on|off", "decode with drafts, or one token at a time"),
+        Command("editor", "", "write in $VISUAL or $EDITOR"),
+        Command("context", "", "who uses how many tokens"),
+        Command("compact", "[N]", "have the oldest N turns summed up"),
+        Command("stats", "", "everything measured about this conversation"),
+        Command("speed", "", "show or hide the speed panel"),
+        Command("colour", "", "colour tokens by where they came from"),
+        Command("thinking", "show|hide", "show or fold what the model thinks"),
+        Command("theme", "[NAME]", "colours of the screen"),
         Command("quit", "", "leave"),
     )
 }
@@ -66,6 +80,13 @@ def parse(text: str) -> tuple[str, str] | None:
             why=f"the nearest is /{near[0]}" if near else "/help lists them",
         )
     return name, rest.strip()
+
+
+def parse_quietly(text: str) -> str | None:
+    """The name of the command a text is or may become; None for a message."""
+    if not text.startswith("/") or text.startswith("//"):
+        return None
+    return text[1:].partition(" ")[0]
 
 
 def message_of(text: str) -> str:

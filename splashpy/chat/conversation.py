@@ -111,6 +111,16 @@ class Conversation:
         self._send(commands)
         return bool(commands)
 
+    def count(self, draft: str) -> None:
+        """Have the next prompt counted; the session learns it later."""
+        self._send(self.session.count(draft))
+
+    def compact(self, turns: int) -> bool:
+        """Have the oldest turns summed up; False when that is not possible now."""
+        commands = self.session.compact(turns, self.now())
+        self._send(commands)
+        return bool(commands)
+
     def begin_anew(self) -> None:
         """Start a new conversation with the same engine."""
         self.keep()

@@ -12,7 +12,7 @@ from typing import Literal
 
 from splashpy.chat.meters import LiveMeter
 from splashpy.errors import SplashError
-from splashpy.protocol import Cycle, Done, Failure, Prefill
+from splashpy.protocol import Cycle, Done, Failure, Piece, Prefill
 
 ReplyState = Literal["waiting", "reading", "writing", "complete", "partial", "failed"]
 
@@ -55,6 +55,7 @@ class UserMessage:
         attachments: files before the text.
         parent: the message it follows.
         place: (number, count) among the messages edited from one another.
+        left_out: a person wants it kept from the model, to save context.
         in_history: the next prompt contains it.
         revision: grows with every change.
     """
@@ -64,6 +65,7 @@ class UserMessage:
     attachments: tuple[Attachment, ...] = ()
     parent: Message | None = None
     place: tuple[int, int] = (1, 1)
+    left_out: bool = False
     in_history: bool = True
     revision: int = 0
 
@@ -82,10 +84,12 @@ class Reply:
         tool_text: tool calls as the model wrote them; nothing runs them here.
         thinking_from: when the first reasoning came.
         thought_seconds: how long the reasoning took, once content came.
+        pieces: where the text came from, as long as it is remembered.
         trace: one byte per verify pass, drafted tokens * 16 + accepted ones, each at
             most 15.
         parent: the message it answers.
         place: (number, count) among the answers to the same message.
+        left_out: a person wants it kept from the model, to save context.
         in_history: the next prompt contains it.
         revision: grows with every change.
     """
@@ -101,6 +105,7 @@ class Reply:
     position: int = 0
     prefill: Prefill | None = None
     meter: LiveMeter = field(default_factory=LiveMeter)
+    pieces: list[Piece] = field(default_factory=list)
     trace: bytearray = field(default_factory=bytearray)
     thinking_from: float | None = None
     thought_seconds: float | None = None
@@ -109,6 +114,7 @@ class Reply:
     problem: Problem | None = None
     parent: Message | None = None
     place: tuple[int, int] = (1, 1)
+    left_out: bool = False
     in_history: bool = True
     revision: int = 0
 
@@ -116,6 +122,7 @@ class Reply:
         """Append what a cycle wrote, each piece to its channel."""
         if cycle.i > 0:
             self.trace.append(min(cycle.drafted, 15) << 4 | min(cycle.accepted, 15))
+        self.pieces += cycle.pieces
         for piece in cycle.pieces:
             if piece.channel == "r":
                 self.reasoning += piece.text

@@ -157,6 +157,7 @@ def _messages(
                 done=row.get("done"),
                 error=row.get("error"),
                 trace=base64.b64decode(row.get("trace", "")),
+                left_out=row.get("left_out") is True,
                 attachments=tuple(
                     Attachment(_text(file, "name"), _text(file, "text"))
                     for file in files

@@ -41,6 +41,7 @@ class SavedMessage:
         error: what went wrong, as the fields of a ``Problem``.
         trace: one byte per cycle, drafted tokens * 16 + accepted ones, both at most 15.
         attachments: files that were sent with it.
+        left_out: it is kept from the model.
     """
 
     id: str
@@ -56,6 +57,7 @@ class SavedMessage:
     error: Mapping[str, Any] | None = None
     trace: bytes = b""
     attachments: tuple[Attachment, ...] = ()
+    left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,7 @@ def save_message(
             content=message.text,
             created_at=created_at,
             attachments=message.attachments,
+            left_out=message.left_out,
         )
     return SavedMessage(
         id=name,
@@ -133,6 +136,7 @@ def save_message(
         done=to_json(message.done) if message.done else None,
         error=asdict(message.problem) if message.problem else None,
         trace=bytes(message.trace),
+        left_out=message.left_out,
     )
 
 
@@ -163,6 +167,7 @@ def restore(
     for saved in conversation.messages:
         parent = by_id.get(saved.parent) if saved.parent else None
         by_id[saved.id] = _revived(saved, time_of_day)
+        by_id[saved.id].left_out = saved.left_out
         tree.add(by_id[saved.id], parent)
     if conversation.leaf in by_id:
         tree.leaf = by_id[conversation.leaf]

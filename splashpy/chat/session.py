@@ -10,8 +10,8 @@ Texts are kept as they came. Whoever draws them sanitizes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from splashpy.chat.entries import (
@@ -22,12 +22,20 @@ from splashpy.chat.entries import (
     Reply,
     UserMessage,
 )
+from splashpy.chat.origin import forget
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.tree import Tree, mark_history, question_of
-from splashpy.errors import EngineDiedError, EngineStuckError, SplashError
+from splashpy.errors import (
+    ContextLengthError,
+    EngineDiedError,
+    EngineStuckError,
+    SplashError,
+)
 from splashpy.protocol import (
     Cancel,
     Command,
+    Count,
+    Counted,
     Cycle,
     Done,
     Event,
@@ -45,6 +53,12 @@ from splashpy.protocol import (
 Phase = Literal["starting", "loading", "ready", "stuck", "failed", "dead"]
 """Of the engine: ``failed`` said why it cannot serve, ``dead`` is gone."""
 
+SUMMARIZE = (
+    "Summarize our conversation so far, with every fact, decision and open question "
+    "that is needed to go on from the summary alone."
+)
+"""What ``compact`` asks."""
+
 
 @dataclass(slots=True)
 class EngineView:
@@ -53,7 +67,12 @@ class EngineView:
     phase: Phase = "starting"
     progress: LoadProgress | None = None
     ready: Ready | None = None
-    pressure: Literal["normal", "warn", "critical"] = "normal"
+    memory: Memory | None = None
+
+    @property
+    def pressure(self) -> Literal["normal", "warn", "critical"]:
+        """How short memory is."""
+        return self.memory.pressure if self.memory is not None else "normal"
 
 
 class Session:
@@ -71,6 +90,8 @@ class Session:
         queued: the one message that waits for the engine.
         returned: text of a message that failed, to be put back into the editor.
         context_used: tokens the conversation took at its last answer.
+        counted: tokens of the conversation with what stands in the editor.
+        too_long: the answer that failed because the context is too small, once.
     """
 
     def __init__(
@@ -85,6 +106,10 @@ class Session:
         self.queued: str | None = None
         self.returned: str | None = None
         self.context_used: int | None = None
+        self.counted: int | None = None
+        self.too_long: Problem | None = None
+        self._compacting: list[Message] = []
+        self._counting = ""
         self._time_of_day = time_of_day
         self._requests = 0
         self._phase_before_stuck: Phase = "starting"
@@ -137,7 +162,7 @@ class Session:
             self.queued = text
             return []
         self._add(UserMessage(text, self._time_of_day()), self.tree.leaf)
-        return self._generate(now)
+        return [*self._generate(now)]
 
     def edit(self, message: UserMessage, text: str, now: float) -> list[Command]:
         """Send a message again in other words; the old one stays beside it."""
@@ -181,7 +206,7 @@ class Session:
             return []
         self.tree.leaf = question
         self._show_path()
-        return self._generate(now)
+        return [*self._generate(now)]
 
     def branch(self, reply: Reply) -> bool:
         """Go on from an earlier answer; what followed it stays in the tree."""
@@ -204,6 +229,7 @@ class Session:
 
     def leave(self) -> None:
         """Nobody waits for the running answer any more; what it wrote stays."""
+        self._compacting = []
         if self.reply is not None:
             self.reply.state = "partial"
             self.reply.revision += 1
@@ -240,18 +266,79 @@ class Session:
         Messages of one speaker that follow each other, because an answer was stopped
         before its first token, become one: many templates demand that roles alternate.
         """
+        path = [entry for entry in self.entries if not isinstance(entry, Notice)]
+        return tuple(self._messages(path))
+
+    def _messages(self, path: Sequence[Message]) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = []
         if self.settings.system:
             messages.append({"role": "system", "content": self.settings.system})
-        for entry in self.entries:
-            if isinstance(entry, Notice) or not entry.in_history or not entry.text:
+        for entry in path:
+            if not entry.in_history or not entry.text:
                 continue
             role = "user" if isinstance(entry, UserMessage) else "assistant"
             if messages and messages[-1]["role"] == role:
                 messages[-1]["content"] += "\n\n" + entry.text
             else:
                 messages.append({"role": role, "content": entry.text})
-        return tuple(messages)
+        return messages
+
+    # --- how full the context is --------------------------------------------------
+
+    def count(self, draft: str) -> list[Command]:
+        """Ask how many tokens the next prompt would have.
+
+        Args:
+            draft: what stands in the editor.
+        """
+        if not self.idle:
+            return []
+        messages = list(self.history())
+        if draft.strip():
+            messages.append({"role": "user", "content": draft})
+        if not messages or messages[-1]["role"] != "user":
+            self.counted = None  # the last answer told how much there is
+            return []
+        self._requests += 1
+        self._counting = f"count-{self._requests}"
+        return [Count(id=self._counting, messages=tuple(messages))]
+
+    @property
+    def turns(self) -> list[list[Message]]:
+        """What is sent to the model, in messages with their answers."""
+        turns: list[list[Message]] = []
+        for message in self.tree.path():
+            if not message.in_history:
+                continue
+            if isinstance(message, UserMessage) or not turns:
+                turns.append([])
+            turns[-1].append(message)
+        return turns
+
+    def leave_out(self, messages: Sequence[Message]) -> None:
+        """Keep messages from the model; they stay to be read."""
+        for message in messages:
+            message.left_out = True
+            message.revision += 1
+        self._show_path()
+        self.counted = None
+
+    def compact(self, turns: int, now: float) -> list[Command]:
+        """Have the model sum up the oldest turns, which are left out then.
+
+        Args:
+            turns: how many, at least one.
+            now: seconds of the clock of ``sent_at``.
+        """
+        chosen = [message for turn in self.turns[:turns] for message in turn]
+        if not self.idle or not chosen:
+            return []
+        self._add(UserMessage(SUMMARIZE, self._time_of_day()), self.tree.leaf)
+        (command,) = self._generate(now)
+        self._compacting = chosen
+        asked = {"role": "user", "content": SUMMARIZE}
+        kept = [entry for entry in self._messages(chosen) if entry["content"]]
+        return [replace(command, messages=(*kept, asked))]
 
     # --- what the engine says -----------------------------------------------------
 
@@ -275,8 +362,10 @@ class Session:
                 self.engine.ready = event
                 self._resolve_notices()
                 return self._send_queued(now)
+            case Counted() if event.id == self._counting:
+                self.counted = event.tokens
             case Memory():
-                self.engine.pressure = event.pressure
+                self.engine.memory = event
             case Failure() if not event.id:
                 self._engine_failed(event)
             case _ if self.reply and getattr(event, "id", "") == self.reply.request_id:
@@ -298,7 +387,7 @@ class Session:
         self._end_reply(Problem.of(error))
         self.entries.append(Notice(Problem.of(error)))
 
-    def _generate(self, now: float) -> list[Command]:
+    def _generate(self, now: float) -> list[Generate]:
         self._requests += 1
         command = Generate(
             id=f"chat-{self._requests}",
@@ -308,6 +397,7 @@ class Session:
             effort=self.settings.effort,
             draft=self.settings.draft,
         )
+        forget([m for m in self.tree.messages if isinstance(m, Reply)])
         self.reply = Reply(self.model_name, self._time_of_day(), command.id, now)
         self._add(self.reply, self.tree.leaf)
         return [command]
@@ -350,8 +440,10 @@ class Session:
                 reply.state = "complete"
                 reply.done = event
                 self.context_used = event.usage.prompt + event.usage.completion
+                self.counted = None
                 self.reply = None
                 reply.finish_thinking(now)
+                self._finish_compacting(event)
                 return self._send_queued(now)
             case Failure():
                 self._fail(reply, Problem.of(event))
@@ -367,9 +459,17 @@ class Session:
         reply.revision += 1
         mark_history(self.tree.path())
         question = question_of(reply)
-        if question is not None:
+        if question is not None and not self._compacting:
             self.returned = question.text
+        if reply.problem.code == ContextLengthError.code:
+            self.too_long = reply.problem
+        self._compacting = []
         self.reply = None
+
+    def _finish_compacting(self, done: Done) -> None:
+        chosen, self._compacting = self._compacting, []
+        if chosen and done.reason == "stop":
+            self.leave_out(chosen)
 
     def _engine_failed(self, failure: Failure) -> None:
         problem = Problem.of(failure)

@@ -26,6 +26,7 @@ class ChatSettings:
         theme: name of a colour theme; None uses the default one.
         remote: the terminal is on another machine (ssh), so what is copied must
             travel through the terminal.
+        editor: command for long prompts.
         keys: for actions of ``keys.ACTIONS``, by id, instead of the table's.
     """
 
@@ -40,6 +41,7 @@ class ChatSettings:
     theme: str | None = None
     remote: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
+    editor: str = "vi"
 
     def parameters(self) -> dict[str, Any]:
         """What a saved conversation keeps of it: what differs from the defaults."""

@@ -35,7 +35,8 @@ CREATE TABLE messages(
   conversation TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
   parent TEXT, role TEXT NOT NULL, content TEXT NOT NULL, created_at TEXT NOT NULL,
   model TEXT NOT NULL, reasoning TEXT NOT NULL, tool_text TEXT NOT NULL,
-  state TEXT NOT NULL, done TEXT, error TEXT, trace BLOB, owner INTEGER);
+  state TEXT NOT NULL, done TEXT, error TEXT, trace BLOB, left_out INTEGER NOT NULL,
+  owner INTEGER);
 CREATE INDEX messages_of ON messages(conversation);
 CREATE TABLE attachments(
   message TEXT NOT NULL REFERENCES messages(id) ON DELETE CASCADE,
@@ -61,7 +62,7 @@ END;
 """
 _COLUMNS = (
     "id, parent, role, content, created_at, model, reasoning, tool_text, state, done,"
-    " error, trace"
+    " error, trace, left_out"
 )
 
 
@@ -209,6 +210,7 @@ class Store:
             for key in ("done", "error"):
                 fields[key] = json.loads(fields[key]) if fields[key] else None
             fields["trace"] = fields["trace"] or b""
+            fields["left_out"] = bool(fields["left_out"])
             yield SavedMessage(
                 **fields, attachments=tuple(attached.get(fields["id"], ()))
             )
@@ -447,6 +449,7 @@ def _write_message(
         json.dumps(dict(message.done)) if message.done else None,
         json.dumps(dict(message.error)) if message.error else None,
         message.trace,
+        message.left_out,
     )
     marks = ", ".join("?" * (len(values) + 2))
     connection.execute(
@@ -454,7 +457,7 @@ def _write_message(
         " ON CONFLICT(id) DO UPDATE SET content = excluded.content,"
         " reasoning = excluded.reasoning, tool_text = excluded.tool_text,"
         " state = excluded.state, done = excluded.done, error = excluded.error,"
-        " trace = excluded.trace",
+        " trace = excluded.trace, left_out = excluded.left_out",
         (*values, conversation, os.getpid()),
     )
     for position, file in enumerate(message.attachments):

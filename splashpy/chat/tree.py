@@ -82,7 +82,8 @@ class Tree:
 def mark_history(path: list[Message]) -> None:
     """Say of each message of a path whether the next prompt contains it.
 
-    An answer that failed is no part of it, nor is the message it was for.
+    An answer that failed is no part of it, nor is the message it was for, nor what a
+    person left out.
     """
     following: Message | None = None
     for message in reversed(path):
@@ -90,6 +91,7 @@ def mark_history(path: list[Message]) -> None:
             kept = message.state != "failed"
         else:
             kept = not (isinstance(following, Reply) and following.state == "failed")
+        kept = kept and not message.left_out
         if message.in_history != kept:
             message.in_history = kept
             message.revision += 1

@@ -240,6 +240,7 @@ def _settings(invocation: Invocation, load: Load) -> ChatSettings:
         theme=given["theme"] or config.get("chat.theme"),
         remote=invocation.environment.remote,
         keys=_keys(invocation),
+        editor=invocation.environment.editor,
     )
 
 

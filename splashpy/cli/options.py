@@ -327,6 +327,11 @@ class Environment:
         return any(self.get(name).upper() in _TRUE_WORDS for name in names)
 
     @property
+    def editor(self) -> str:
+        """The command a person edits texts with."""
+        return self.get("VISUAL") or self.get("EDITOR") or "vi"
+
+    @property
     def remote(self) -> bool:
         """Whether the terminal is on another machine."""
         return bool(self.get("SSH_CONNECTION") or self.get("SSH_TTY"))

@@ -134,8 +134,7 @@ def _paths(invocation: Invocation, words: list[str]) -> int:
 
 
 def _edit(invocation: Invocation, words: list[str]) -> int:
-    environment = invocation.environment
-    editor = environment.get("VISUAL") or environment.get("EDITOR") or "vi"
+    editor = invocation.environment.editor
     path = _file(invocation)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

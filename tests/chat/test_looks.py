@@ -173,3 +173,19 @@ def test_the_beginning_of_a_conversation_that_was_scrolled(looks: Looks) -> None
         app.screen.query_one(Transcript).release_anchor()
 
     assert looks(until=finished, size=(60, 20), also=scroll, press=("ctrl+home",))
+
+
+def test_speed_panel(looks: Looks) -> None:
+    assert looks(until=writing, size=(120, 40), press=("f3",))
+
+
+def test_speed_panel_on_a_narrow_terminal(looks: Looks) -> None:
+    assert looks(until=writing, size=(50, 24), press=("f3",))
+
+
+def test_tokens_coloured_by_origin(looks: Looks) -> None:
+    assert looks(until=finished, press=("f4",))
+
+
+def test_parameters(looks: Looks) -> None:
+    assert looks(until=finished, press=("f2",))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from splashpy.chat.orders import messages, saved, session
+from splashpy.chat.orders import context, looks, messages, parameters, saved, session
 
 if TYPE_CHECKING:
     from splashpy.chat.screens.chat import ChatScreen
@@ -25,6 +25,20 @@ ORDERS: Mapping[str, Order] = {
     "delete": saved.delete,
     "export": saved.export,
     "import": saved.read,
+    "system": parameters.system,
+    "set": parameters.change,
+    "parameters": parameters.page,
+    "effort": parameters.effort,
+    "seed": parameters.seed,
+    "draft": parameters.draft,
+    "editor": parameters.editor,
+    "context": context.show,
+    "compact": context.compact,
+    "stats": looks.stats,
+    "speed": looks.speed,
+    "colour": looks.colour,
+    "thinking": looks.thinking,
+    "theme": looks.theme,
     "quit": session.leave,
     "copy_code": messages.copy_code,
     "copy_message": messages.copy_message,

@@ -16,14 +16,14 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
+from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from splashpy.chat.bindings import bindings
-from splashpy.chat.commands import message_of, parse
+from splashpy.chat.commands import message_of, parse, parse_quietly
 from splashpy.chat.conversation import Conversation
 from splashpy.chat.entries import Reply, UserMessage
 from splashpy.chat.messages import (
@@ -32,10 +32,12 @@ from splashpy.chat.messages import (
     PromptSubmitted,
     QuitPressed,
 )
+from splashpy.chat.orders.context import ask_what_to_send
 from splashpy.chat.orders.table import ORDERS
 from splashpy.chat.widgets.header import HeaderBar
 from splashpy.chat.widgets.hints import HintFooter, QueuedMessage
 from splashpy.chat.widgets.prompt import PromptEditor
+from splashpy.chat.widgets.speed import SpeedPanel
 from splashpy.chat.widgets.status import StatusLine, status
 from splashpy.chat.widgets.transcript import Transcript
 from splashpy.errors import SplashError, UsageError
@@ -91,9 +93,11 @@ class ChatScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Header, conversation, status, editor, keys."""
         yield HeaderBar()
-        with Container(id="stage"):
-            yield Transcript(_WELCOME)
-            yield Static(id="pill")
+        with Horizontal(id="body"):
+            with Container(id="stage"):
+                yield Transcript(_WELCOME)
+                yield Static(id="pill")
+            yield SpeedPanel()
         yield StatusLine()
         yield QueuedMessage()
         yield PromptEditor()
@@ -104,6 +108,7 @@ class ChatScreen(Screen[None]):
         self._header = self.query_one(HeaderBar)
         self.transcript = self.query_one(Transcript)
         self._status = self.query_one(StatusLine)
+        self.panel = self.query_one(SpeedPanel)
         self._queued = self.query_one(QueuedMessage)
         self.prompt = self.query_one(PromptEditor)
         self._footer = self.query_one(HintFooter)
@@ -138,6 +143,8 @@ class ChatScreen(Screen[None]):
     def _keep_draft(self) -> None:
         self._draft_timer = None
         self.conversation.keep_draft(self.prompt.text)
+        if parse_quietly(self.prompt.text) is None:
+            self.conversation.count(self.prompt.text)
 
     def on_unmount(self) -> None:
         """Whatever stands in the editor is kept for the next time."""
@@ -156,6 +163,9 @@ class ChatScreen(Screen[None]):
         self.prompt.border_title = _EDITING if self.conversation.editing else ""
         self._sync_status()
         self._restore_prompt()
+        if session.too_long is not None:
+            problem, session.too_long = session.too_long, None
+            self.call_later(ask_what_to_send, self, problem)
         if session.busy:
             self._ticker.resume()
         else:
@@ -165,6 +175,7 @@ class ChatScreen(Screen[None]):
         self.conversation.keep()
         now, width = self.conversation.now(), self.size.width
         self._status.show(status(self.session, now, width=width))
+        self.panel.show(self.session, now)
 
     def _restore_prompt(self) -> None:
         returned = self.session.take_returned()
@@ -276,6 +287,12 @@ class ChatScreen(Screen[None]):
         """Choose another message of the conversation."""
         self.transcript.focus()
         self.transcript.choose(step)
+
+    def show_panel(self, *, shown: bool) -> None:
+        """Show or hide the speed panel; a narrow terminal has room for one."""
+        self.panel.display = shown
+        self.set_class(shown, "-panel")
+        self.sync()
 
     def begin_edit(self, message: UserMessage) -> None:
         """Put a message back into the editor, to be sent in other words."""

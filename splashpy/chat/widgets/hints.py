@@ -12,8 +12,12 @@ from splashpy.sanitize import sanitize
 
 _KEYS = (
     ("^N", "new"),
+    ("^S", "chats"),
+    ("^L", "model"),
     ("^Y", "copy"),
-    ("alt+R", "retry"),
+    ("F2", "parameters"),
+    ("F3", "speed"),
+    ("F4", "colour drafts"),
     ("F1", "keys"),
     ("^Q", "quit"),
 )

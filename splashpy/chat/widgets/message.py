@@ -31,6 +31,7 @@ from splashpy.chat.entries import (
     UserMessage,
 )
 from splashpy.chat.flow import Flow
+from splashpy.chat.origin import OriginView, legend
 from splashpy.chat.theme import FAINT
 from splashpy.sanitize import sanitize, sanitize_line
 from splashpy.units import format_seconds
@@ -51,6 +52,8 @@ class MessageView(Widget):
         super().__init__(classes=type(entry).__name__.lower())
         self.entry = entry
         self.show_reasoning = False
+        self.show_origin = False
+        self._origin = OriginView()
         self._flow = Flow()
         self._document = LiveDocument()
         self._characters_read = 0
@@ -76,6 +79,13 @@ class MessageView(Widget):
         self.refresh(layout=not width or self._flow.height(width) != height)
         return True
 
+    def colour(self, *, by_origin: bool) -> None:
+        """Show where tokens came from, or Markdown again."""
+        if self.show_origin != by_origin:
+            self.show_origin = by_origin
+            self._drawn_revision = -1
+            self.refresh_entry(self._drawn_at)
+
     def toggle_reasoning(self) -> None:
         """Show or fold what the model thought."""
         self.show_reasoning = not self.show_reasoning
@@ -100,7 +110,9 @@ class MessageView(Widget):
     def _user_blocks(self, message: UserMessage) -> Iterator[Block]:
         yield _head("You", "bold $text-accent", message)
         yield TextBlock(Content(sanitize(message.text)))
-        if not message.in_history:
+        if message.left_out:
+            yield _faint("not sent any more, to save context")
+        elif not message.in_history:
             yield _faint("failed, not part of the conversation")
 
     def _reply_blocks(self, reply: Reply, now: float) -> Iterator[Block]:
@@ -110,11 +122,23 @@ class MessageView(Widget):
         self._characters_read = len(reply.text)
         if reply.state in ("complete", "partial", "failed"):
             self._document.finish()
-        yield from self._document.blocks
+        yield from self._content_blocks(reply)
         if reply.tool_text:
             yield _faint("tool call, not run:")
             yield TextBlock(Content(sanitize(reply.tool_text.strip("\n"))))
         yield from _ending_blocks(reply)
+
+    def _content_blocks(self, reply: Reply) -> Iterator[Block]:
+        if not self.show_origin:
+            yield from self._document.blocks
+            return
+        if reply.pieces:
+            yield from self._origin.blocks(reply.pieces)
+        else:
+            yield from self._document.blocks
+        if reply.text:
+            yield BLANK
+            yield legend(reply)
 
     def _reasoning_blocks(self, reply: Reply, now: float) -> Iterator[Block]:
         if not reply.reasoning:

@@ -52,6 +52,7 @@ class Transcript(VerticalScroll):
         self._hidden = 0
         self.chosen: Message | None = None
         self._reasoning_shown = False
+        self._by_origin = False
         self._rows_seen = 0
         self._welcome = Static(Content(welcome), id="welcome")
         self._earlier = Static(id="earlier")
@@ -96,6 +97,7 @@ class Transcript(VerticalScroll):
     def _view(self, entry: Entry) -> MessageView:
         view = MessageView(entry)
         view.show_reasoning = self._reasoning_shown
+        view.show_origin = self._by_origin
         return view
 
     def _mount_new(self, old: Mapping[Entry, MessageView]) -> None:
@@ -205,6 +207,17 @@ class Transcript(VerticalScroll):
             if isinstance(entry, Reply) and entry.reasoning:
                 self._views[entry].toggle_reasoning()
                 return
+
+    def colour(self, *, by_origin: bool) -> None:
+        """Show where tokens came from, in later answers too."""
+        self._by_origin = by_origin
+        for view in self._views.values():
+            view.colour(by_origin=by_origin)
+
+    @property
+    def coloured(self) -> bool:
+        """Whether it shows where tokens came from."""
+        return self._by_origin
 
     def show_reasoning(self, *, shown: bool) -> None:
         """Show or fold what the model thought in every answer, later ones too."""
