@@ -18,7 +18,7 @@ from functools import partial
 from textual.app import App
 
 from splashpy.chat.clipboard import copy_with_program
-from splashpy.chat.conversation import Conversation
+from splashpy.chat.conversation import Conversation, Machine
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
@@ -124,7 +124,7 @@ class ChatApp(App[None]):
         self._close_messages_no_wait()
 
 
-def run_chat(
+def run_chat(  # noqa: PLR0913 - what a chat consists of
     connect: Callable[[], EngineClient],
     load: Load,
     *,
@@ -132,6 +132,7 @@ def run_chat(
     first_message: str | None = None,
     keeper: Keeper | None = None,
     resume: str | None = None,
+    machine: Machine | None = None,
 ) -> int:
     """Talk with a model in the terminal until the person leaves.
 
@@ -143,6 +144,7 @@ def run_chat(
         first_message: is sent as soon as the model is ready.
         keeper: saves everything; None saves nothing. It is closed at the end.
         resume: id of a saved conversation to go on with.
+        machine: what the chat may ask about this machine.
 
     Returns:
         The exit code: 0, 9 when the engine died and was not started again, or 128 and
@@ -161,6 +163,7 @@ def run_chat(
         time_of_day=lambda: time.strftime("%H:%M"),
         keeper=keeper,
     )
+    conversation.machine = machine or conversation.machine
     try:
         draft = conversation.open(resume) if resume else conversation.unsent()
         app = ChatApp(

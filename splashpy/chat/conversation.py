@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from splashpy.chat.entries import Reply, UserMessage
+from splashpy.chat.fit import Offer
 from splashpy.chat.keeper import UNSAID, Keeper
 from splashpy.chat.link import EngineLink
 from splashpy.chat.session import Session
@@ -17,6 +18,19 @@ from splashpy.errors import SplashError, UsageError
 from splashpy.protocol import Command, Load
 
 SLOW_STOP_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the chat may ask about this machine; both may take their time.
+
+    Attributes:
+        offers: models one could talk with.
+        free_memory: bytes no program uses; None where the platform does not say.
+    """
+
+    offers: Callable[[], list[Offer]] = list
+    free_memory: Callable[[], int | None] = lambda: None
 
 
 class Conversation:
@@ -31,6 +45,7 @@ class Conversation:
         keeper: writes everything to disk; None keeps nothing.
 
     Attributes:
+        machine: what else the chat may ask about this machine.
         session: the state to draw.
         editing: the message that the next one is another wording of.
     """
@@ -49,6 +64,7 @@ class Conversation:
         self.now = clock
         self._first_settings = settings
         self.keeper = keeper
+        self.machine = Machine()
         self.editing: UserMessage | None = None
         self._connect = connect
         self._wake: Callable[[], object] = lambda: None
@@ -118,6 +134,25 @@ class Conversation:
     def compact(self, turns: int) -> bool:
         """Have the oldest turns summed up; False when that is not possible now."""
         commands = self.session.compact(turns, self.now())
+        self._send(commands)
+        return bool(commands)
+
+    def change_model(self, offer: Offer) -> None:
+        """End the engine and start one with another model.
+
+        A drafter that was named belongs to the present model and stays behind.
+        """
+        self.session.load = Load(
+            model=offer.path,
+            name=offer.name,
+            revision=offer.revision,
+            options=replace(self.session.load.options, draft=None),
+        )
+        self.restart()
+
+    def race(self) -> bool:
+        """Answer the last message with drafts and without; False when impossible."""
+        commands = self.session.race(self.now())
         self._send(commands)
         return bool(commands)
 

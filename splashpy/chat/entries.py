@@ -146,6 +146,7 @@ class Notice:
     """Something about the engine that is not an answer.
 
     Attributes:
+        remark: nothing is wrong; it only tells.
         needs_restart: the engine cannot go on as it is.
         resolved: it goes on after all, or another took its place.
     """
@@ -153,6 +154,7 @@ class Notice:
     problem: Problem
     needs_restart: bool = True
     resolved: bool = False
+    remark: bool = False
     revision: int = 0
 
 

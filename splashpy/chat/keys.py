@@ -110,6 +110,14 @@ ACTIONS = (
         "saved conversations",
     ),
     Action(
+        "model",
+        "ctrl+l",
+        "screen.order('model')",
+        "anywhere",
+        "Panels",
+        "models, and what fits",
+    ),
+    Action(
         "parameters",
         "f2",
         "screen.order('parameters')",

@@ -23,6 +23,7 @@ from splashpy.chat.entries import (
     UserMessage,
 )
 from splashpy.chat.origin import forget
+from splashpy.chat.race import Race
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.tree import Tree, mark_history, question_of
 from splashpy.errors import (
@@ -37,7 +38,9 @@ from splashpy.protocol import (
     Count,
     Counted,
     Cycle,
+    Device,
     Done,
+    EngineHello,
     Event,
     Failure,
     Generate,
@@ -67,6 +70,7 @@ class EngineView:
     phase: Phase = "starting"
     progress: LoadProgress | None = None
     ready: Ready | None = None
+    device: Device | None = None
     memory: Memory | None = None
 
     @property
@@ -110,6 +114,7 @@ class Session:
         self.too_long: Problem | None = None
         self._compacting: list[Message] = []
         self._counting = ""
+        self._race: Race | None = None
         self._time_of_day = time_of_day
         self._requests = 0
         self._phase_before_stuck: Phase = "starting"
@@ -208,6 +213,35 @@ class Session:
         self._show_path()
         return [*self._generate(now)]
 
+    def race(self, now: float) -> list[Command]:
+        """Answer the last message with drafts, then without, and compare."""
+        question = self._last_question()
+        if question is None or not self.idle:
+            return []
+        self._race = Race(question)
+        return self._next_lap(self._race, now)
+
+    def _next_lap(self, race: Race, now: float) -> list[Command]:
+        self.tree.leaf = race.question
+        self._show_path()
+        (command,) = self._generate(now)
+        sampling = self.settings.sampling
+        if sampling.seed is None:  # or chance would decide, not the drafts
+            sampling = replace(sampling, seed=0)
+        return [replace(command, draft=not race.laps, sampling=sampling)]
+
+    def _lap_done(self, reply: Reply, done: Done, now: float) -> list[Command]:
+        race, self._race = self._race, None
+        if race is None or done.reason == "cancelled":
+            return []
+        race.laps.append(reply)
+        if len(race.laps) == 1:
+            self._race = race
+            return self._next_lap(race, now)
+        problem = Problem("", *race.result())
+        self.entries.append(Notice(problem, needs_restart=False, remark=True))
+        return []
+
     def branch(self, reply: Reply) -> bool:
         """Go on from an earlier answer; what followed it stays in the tree."""
         if not self.idle or reply not in self.tree.messages:
@@ -230,6 +264,7 @@ class Session:
     def leave(self) -> None:
         """Nobody waits for the running answer any more; what it wrote stays."""
         self._compacting = []
+        self._race = None
         if self.reply is not None:
             self.reply.state = "partial"
             self.reply.revision += 1
@@ -354,6 +389,8 @@ class Session:
         """
         self._recover_from_stuck()
         match event:
+            case EngineHello():
+                self.engine.device = event.device
             case LoadProgress():
                 self.engine.phase = "loading"
                 self.engine.progress = event
@@ -444,6 +481,10 @@ class Session:
                 self.reply = None
                 reply.finish_thinking(now)
                 self._finish_compacting(event)
+                if self._race is not None and (
+                    lap := self._lap_done(reply, event, now)
+                ):
+                    return lap
                 return self._send_queued(now)
             case Failure():
                 self._fail(reply, Problem.of(event))
@@ -464,6 +505,7 @@ class Session:
         if reply.problem.code == ContextLengthError.code:
             self.too_long = reply.problem
         self._compacting = []
+        self._race = None
         self.reply = None
 
     def _finish_compacting(self, done: Done) -> None:

@@ -32,6 +32,7 @@ from splashpy.cli.signals import Interrupts
 from splashpy.errors import NotFoundError, TerminalError
 
 if TYPE_CHECKING:
+    from splashpy.chat.conversation import Machine
     from splashpy.chat.saved import SavedConversation
     from splashpy.chat.settings import ChatSettings
     from splashpy.client.client import EngineClient
@@ -179,6 +180,7 @@ def _talk(
                 first_message=first_message,
                 keeper=keeper,
                 resume=resume,
+                machine=_machine(invocation),
             )
     if keeper is not None and keeper.conversation:
         invocation.output.note(f"saved: splashpy chat -r {keeper.conversation}")
@@ -242,6 +244,13 @@ def _settings(invocation: Invocation, load: Load) -> ChatSettings:
         keys=_keys(invocation),
         editor=invocation.environment.editor,
     )
+
+
+def _machine(invocation: Invocation) -> Machine:
+    from splashpy.chat.conversation import Machine
+    from splashpy.cli.offers import free_memory, offers
+
+    return Machine(lambda: offers(invocation.paths), free_memory)
 
 
 def _keys(invocation: Invocation) -> dict[str, str]:

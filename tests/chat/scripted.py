@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from textual.pilot import Pilot
 
 from splashpy.chat.app import ChatApp
-from splashpy.chat.conversation import Conversation
+from splashpy.chat.conversation import Conversation, Machine
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.session import Session
@@ -102,6 +102,7 @@ class Chat:
         engines: recordings, one for each time the chat connects.
         settings: of the session.
         keeper: of the conversation.
+        machine: what the conversation may ask.
         resume: id of a saved conversation.
         first_message: sent when the engine is ready.
         size: cells of the terminal.
@@ -114,6 +115,7 @@ class Chat:
     size: tuple[int, int] = (100, 30)
     keeper: Keeper | None = None
     resume: str | None = None
+    machine: Machine = field(default_factory=Machine)
     connected: int = 0
     pilot: Pilot[None] = field(init=False)
     app: ChatApp = field(init=False)
@@ -128,6 +130,7 @@ class Chat:
             time_of_day=lambda: "14:02",
             keeper=self.keeper,
         )
+        conversation.machine = self.machine
         draft = conversation.open(self.resume) if self.resume else conversation.unsent()
         self.app = ChatApp(
             conversation,

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from splashpy.chat.orders import context, looks, messages, parameters, saved, session
+from splashpy.chat.orders import (
+    context,
+    looks,
+    messages,
+    models,
+    parameters,
+    saved,
+    session,
+)
 
 if TYPE_CHECKING:
     from splashpy.chat.screens.chat import ChatScreen
@@ -34,6 +42,10 @@ ORDERS: Mapping[str, Order] = {
     "editor": parameters.editor,
     "context": context.show,
     "compact": context.compact,
+    "model": models.choose,
+    "reload": models.again,
+    "race": models.race,
+    "screenshot": models.screenshot,
     "stats": looks.stats,
     "speed": looks.speed,
     "colour": looks.colour,

@@ -100,6 +100,8 @@ class MessageView(Widget):
                 yield from self._user_blocks(self.entry)
             case Reply():
                 yield from self._reply_blocks(self.entry, now)
+            case Notice() if self.entry.remark:
+                yield from _remark_blocks(self.entry.problem)
             case Notice():
                 yield from _problem_blocks(self.entry.problem)
                 if self.entry.resolved:
@@ -257,6 +259,14 @@ def _ending_blocks(reply: Reply) -> Iterator[Block]:
         )
     if reply.problem is not None:
         yield from _problem_blocks(reply.problem)
+
+
+def _remark_blocks(remark: Problem) -> Iterator[Block]:
+    first, *more = sanitize(remark.message).split("\n")
+    mark = Content.styled("● ", "$text-success")
+    yield TextBlock(Content(first), mark, Content("  "))
+    for text in (*more, *sanitize(remark.why).split("\n")):
+        yield TextBlock(Content.styled(text, FAINT), Content("  "), Content("  "))
 
 
 def _problem_blocks(problem: Problem) -> Iterator[Block]:
