@@ -46,6 +46,8 @@ COMMANDS = {
         Command("seed", "N|default", "same seed, same text"),
         Command("draft", "on|off", "decode with drafts, or one token at a time"),
         Command("editor", "", "write in $VISUAL or $EDITOR"),
+        Command("attach", "PATH", "send a text file with the message; also @"),
+        Command("detach", "[N]", "take the Nth file back, or all"),
         Command("context", "", "who uses how many tokens"),
         Command("compact", "[N]", "have the oldest N turns summed up"),
         Command("stats", "", "everything measured about this conversation"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from splashpy.chat.entries import Reply, UserMessage
+from splashpy.chat.entries import Attachment, Reply, UserMessage
 from splashpy.chat.fit import Offer
 from splashpy.chat.keeper import UNSAID, Keeper
 from splashpy.chat.link import EngineLink
@@ -93,8 +93,12 @@ class Conversation:
                 self._send(self.session.apply(arrived, at))
         return bool(arrivals)
 
-    def submit(self, text: str) -> bool:
+    def submit(self, text: str, files: Sequence[Attachment] = ()) -> bool:
         """Send a message or let it wait.
+
+        Args:
+            text: of the message.
+            files: to put before the text.
 
         Returns:
             False when it can be neither: one is already waiting, or it is another
@@ -104,11 +108,11 @@ class Conversation:
             if not self.session.idle:
                 return False
             message, self.editing = self.editing, None
-            self._send(self.session.edit(message, text, self.now()))
+            self._send(self.session.edit(message, text, self.now(), files))
             return True
         if not self.session.accepts:
             return False
-        self._send(self.session.submit(text, self.now()))
+        self._send(self.session.submit(text, self.now(), files))
         return True
 
     def stop(self) -> bool:

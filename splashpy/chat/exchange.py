@@ -16,6 +16,7 @@ from typing import Any
 
 from splashpy.chat.entries import Attachment
 from splashpy.chat.saved import SavedConversation, SavedMessage
+from splashpy.chat.session import fenced_file
 from splashpy.errors import InputFileError
 
 SCHEMA = "splashpy.conversation/1"
@@ -36,7 +37,7 @@ def to_markdown(conversation: SavedConversation, *, reasoning: bool = False) -> 
     for message in conversation.path():
         speaker = "You" if message.role == "user" else message.model or "Assistant"
         parts.append(f"## {speaker}\n")
-        parts += [_fenced(file) for file in message.attachments]
+        parts += [fenced_file(file) for file in message.attachments]
         if reasoning and message.reasoning:
             parts.append(
                 "<details><summary>Thinking</summary>\n\n"
@@ -61,21 +62,6 @@ def _front_matter(conversation: SavedConversation) -> str:
         for key, value in facts.items()
     ]
     return "\n".join(["---", *lines, "---", ""])
-
-
-def _fenced(file: Attachment) -> str:
-    return fenced_file(file) + "\n"
-
-
-def fenced_file(file: Attachment) -> str:
-    """A file in a fence no line of it can close, its name before it."""
-    longest = 0
-    for line in file.text.splitlines():
-        mark = line.lstrip()
-        longest = max(longest, len(mark) - len(mark.lstrip("`")))
-    fence = "`" * max(3, longest + 1)
-    end = "" if file.text.endswith("\n") else "\n"
-    return f"{file.name}\n{fence}\n{file.text}{end}{fence}\n"
 
 
 def to_json(conversation: SavedConversation) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from splashpy.chat.entries import (
+    Attachment,
     Entry,
     Message,
     Notice,
@@ -63,6 +64,24 @@ SUMMARIZE = (
 """What ``compact`` asks."""
 
 
+def content_of(message: Message) -> str:
+    """What the model is told: the files of a message, then its text."""
+    if isinstance(message, Reply):
+        return message.text
+    return "\n".join([*map(fenced_file, message.attachments), message.text])
+
+
+def fenced_file(file: Attachment) -> str:
+    """A file in a fence no line of it can close, its name before it."""
+    longest = 0
+    for line in file.text.splitlines():
+        mark = line.lstrip()
+        longest = max(longest, len(mark) - len(mark.lstrip("`")))
+    fence = "`" * max(3, longest + 1)
+    end = "" if file.text.endswith("\n") else "\n"
+    return f"{file.name}\n{fence}\n{file.text}{end}{fence}\n"
+
+
 @dataclass(slots=True)
 class EngineView:
     """What is known about the engine."""
@@ -92,6 +111,7 @@ class Session:
         entries: the path that is shown, oldest first, with notices about the engine.
         reply: the answer that is running, also the last Reply of ``entries``.
         queued: the one message that waits for the engine.
+        queued_files: what is sent with it.
         returned: text of a message that failed, to be put back into the editor.
         context_used: tokens the conversation took at its last answer.
         counted: tokens of the conversation with what stands in the editor.
@@ -108,6 +128,7 @@ class Session:
         self.entries: list[Entry] = []
         self.reply: Reply | None = None
         self.queued: str | None = None
+        self.queued_files: tuple[Attachment, ...] = ()
         self.returned: str | None = None
         self.context_used: int | None = None
         self.counted: int | None = None
@@ -155,8 +176,15 @@ class Session:
         message = question_of(self.reply) if self.reply is not None else None
         return message.text if message is not None else ""
 
-    def submit(self, text: str, now: float) -> list[Command]:
+    def submit(
+        self, text: str, now: float, files: Sequence[Attachment] = ()
+    ) -> list[Command]:
         """Send a message, or let it wait until it can be sent.
+
+        Args:
+            text: of the message.
+            now: seconds of the clock of ``sent_at``.
+            files: to put before the text.
 
         Raises:
             ValueError: one is already waiting; see ``accepts``.
@@ -164,18 +192,25 @@ class Session:
         if not self.idle:
             if self.queued is not None:
                 raise ValueError("one message is already waiting")
-            self.queued = text
+            self.queued, self.queued_files = text, tuple(files)
             return []
-        self._add(UserMessage(text, self._time_of_day()), self.tree.leaf)
+        message = UserMessage(text, self._time_of_day(), tuple(files))
+        self._add(message, self.tree.leaf)
         return [*self._generate(now)]
 
-    def edit(self, message: UserMessage, text: str, now: float) -> list[Command]:
+    def edit(
+        self,
+        message: UserMessage,
+        text: str,
+        now: float,
+        files: Sequence[Attachment] = (),
+    ) -> list[Command]:
         """Send a message again in other words; the old one stays beside it."""
         if not self.idle or message not in self.tree.messages:
             return []
         self.tree.leaf = message.parent
         self._show_path()
-        return self.submit(text, now)
+        return self.submit(text, now, files)
 
     def stop(self, now: float) -> list[Command]:
         """Ask the engine to stop the answer; what is written stays."""
@@ -309,13 +344,14 @@ class Session:
         if self.settings.system:
             messages.append({"role": "system", "content": self.settings.system})
         for entry in path:
-            if not entry.in_history or not entry.text:
+            content = content_of(entry)
+            if not entry.in_history or not content:
                 continue
             role = "user" if isinstance(entry, UserMessage) else "assistant"
             if messages and messages[-1]["role"] == role:
-                messages[-1]["content"] += "\n\n" + entry.text
+                messages[-1]["content"] += "\n\n" + content
             else:
-                messages.append({"role": role, "content": entry.text})
+                messages.append({"role": role, "content": content})
         return messages
 
     # --- how full the context is --------------------------------------------------
@@ -456,7 +492,8 @@ class Session:
         if self.queued is None or not self.idle:
             return []
         text, self.queued = self.queued, None
-        return self.submit(text, now)
+        files, self.queued_files = self.queued_files, ()
+        return self.submit(text, now, files)
 
     def _apply_to(self, reply: Reply, event: Event, now: float) -> list[Command]:
         reply.revision += 1

@@ -211,6 +211,8 @@ def test_a_paste_is_one_editable_message_with_all_its_lines(
     async def scenario(it: Chat) -> None:
         await it.ready()
         it.prompt.post_message(events.Paste("\r\n".join(lines) + "\r\n"))
+        await it.until(lambda: "lines]" in it.prompt.text)
+        await it.pilot.press("left", "enter")  # into the label: it opens
         await it.until(lambda: it.prompt.document.line_count == count + 1)
         assert it.session.entries == []
         assert it.prompt.size.height <= 12

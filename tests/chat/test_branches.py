@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from chat.scripted import Chat, MakeChat, Script
 
+from splashpy.chat.commands import COMMANDS
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.keys import ACTIONS, clashes, rebound
+from splashpy.chat.orders.table import ORDERS
 from splashpy.chat.settings import ChatSettings
 from splashpy.client.replay import Timed
 
@@ -195,3 +198,9 @@ def test_no_key_means_two_things_in_one_place() -> None:
     assert clashes(rebound({})) == []
     assert clashes(rebound({"retry": "f1"})) == [("f1", "retry", "help")]
     assert len({row.id for row in ACTIONS}) == len(ACTIONS)
+
+
+def test_every_command_and_every_key_has_something_to_do() -> None:
+    assert set(COMMANDS) <= set(ORDERS)
+    ordered = {re.search(r"order\('(\w+)'", row.call) for row in ACTIONS}
+    assert {match[1] for match in ordered if match} <= set(ORDERS)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from splashpy.chat import exchange
 from splashpy.chat.entries import Attachment
 from splashpy.chat.saved import SavedConversation, SavedMessage, title_of
+from splashpy.chat.session import fenced_file
 from splashpy.errors import InputFileError
 from splashpy.fences import code_blocks
 
@@ -124,7 +125,7 @@ def test_files_are_private_and_never_replaced(tmp_path: Path) -> None:
 
 @given(st.text(alphabet="`a\n ", max_size=40))
 def test_a_fence_holds_any_file(text: str) -> None:
-    (block,) = code_blocks(exchange.fenced_file(Attachment("name", text))) or ("",)
+    (block,) = code_blocks(fenced_file(Attachment("name", text))) or ("",)
 
     assert block.rstrip("\n") == text.rstrip("\n")
 

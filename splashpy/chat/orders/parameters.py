@@ -106,7 +106,7 @@ def editor(screen: ChatScreen, argument: str) -> None:
     command = shlex.split(screen.session.settings.editor)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "message.md"
-        path.write_text(screen.prompt.text, encoding="utf-8", errors="replace")
+        path.write_text(screen.prompt.message, encoding="utf-8", errors="replace")
         try:
             with screen.app.suspend():
                 subprocess.call([*command, str(path)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from splashpy.chat.orders import (
     context,
+    files,
     looks,
     messages,
     models,
@@ -40,6 +41,8 @@ ORDERS: Mapping[str, Order] = {
     "seed": parameters.seed,
     "draft": parameters.draft,
     "editor": parameters.editor,
+    "attach": files.attach,
+    "detach": files.detach,
     "context": context.show,
     "compact": context.compact,
     "model": models.choose,

@@ -9,8 +9,9 @@ a frame costs, the fewer there are, so drawing never takes more than a third of 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events, on
@@ -24,9 +25,12 @@ from textual.widgets import Static, TextArea
 
 from splashpy.chat.bindings import bindings
 from splashpy.chat.commands import message_of, parse, parse_quietly
+from splashpy.chat.completions import Completions
 from splashpy.chat.conversation import Conversation
-from splashpy.chat.entries import Reply, UserMessage
+from splashpy.chat.entries import Attachment, Reply, UserMessage
+from splashpy.chat.files import read
 from splashpy.chat.messages import (
+    Completed,
     EngineSpoke,
     PasteRefused,
     PromptSubmitted,
@@ -35,7 +39,8 @@ from splashpy.chat.messages import (
 from splashpy.chat.orders.context import ask_what_to_send
 from splashpy.chat.orders.table import ORDERS
 from splashpy.chat.widgets.header import HeaderBar
-from splashpy.chat.widgets.hints import HintFooter, QueuedMessage
+from splashpy.chat.widgets.hints import AttachedFiles, HintFooter, QueuedMessage
+from splashpy.chat.widgets.popup import CompletionPopup
 from splashpy.chat.widgets.prompt import PromptEditor
 from splashpy.chat.widgets.speed import SpeedPanel
 from splashpy.chat.widgets.status import StatusLine, status
@@ -97,9 +102,11 @@ class ChatScreen(Screen[None]):
             with Container(id="stage"):
                 yield Transcript(_WELCOME)
                 yield Static(id="pill")
+                yield CompletionPopup()
             yield SpeedPanel()
         yield StatusLine()
         yield QueuedMessage()
+        yield AttachedFiles()
         yield PromptEditor()
         yield HintFooter()
 
@@ -109,8 +116,12 @@ class ChatScreen(Screen[None]):
         self.transcript = self.query_one(Transcript)
         self._status = self.query_one(StatusLine)
         self.panel = self.query_one(SpeedPanel)
+        self._popup = self.query_one(CompletionPopup)
+        self._attached = self.query_one(AttachedFiles)
         self._queued = self.query_one(QueuedMessage)
         self.prompt = self.query_one(PromptEditor)
+        self._completions = Completions(self._refresh_choices)
+        self.prompt.popup = self._popup
         self._footer = self.query_one(HintFooter)
         self._pill = self.query_one("#pill", Static)
         self._ticker = self.set_interval(_TICK_SECONDS, self._sync_status, pause=True)
@@ -139,16 +150,39 @@ class ChatScreen(Screen[None]):
         if self._draft_timer is not None:
             self._draft_timer.stop()
         self._draft_timer = self.set_timer(_DRAFT_SECONDS, self._keep_draft)
+        self._popup.show(self._completions.choices(self.prompt.text, self.prompt.word))
+
+    @on(Completed)
+    def _completed(self, message: Completed) -> None:
+        """A file that was chosen by ``@`` is attached; its name stays in the text."""
+        if message.choice.insert.startswith("@"):
+            name = message.choice.text
+            self.attempt(lambda: self.attach(Path(name), name))
+
+    def attach(self, path: Path, name: str = "") -> None:
+        """Send a file with the next message.
+
+        Raises:
+            InputFileError: it cannot be sent.
+        """
+        file = read(path, name)
+        kept = [other for other in self.prompt.attachments if other.name != file.name]
+        self.prompt.attachments = [*kept, file]
+        self.sync()
 
     def _keep_draft(self) -> None:
         self._draft_timer = None
-        self.conversation.keep_draft(self.prompt.text)
+        self.conversation.keep_draft(self.prompt.message)
         if parse_quietly(self.prompt.text) is None:
-            self.conversation.count(self.prompt.text)
+            self.conversation.count(self.prompt.message)
+
+    def _refresh_choices(self) -> None:
+        """The list of files is there now."""
+        self.app.call_from_thread(self._draft_changed)
 
     def on_unmount(self) -> None:
         """Whatever stands in the editor is kept for the next time."""
-        self.conversation.keep_draft(self.prompt.text)
+        self.conversation.keep_draft(self.prompt.message)
 
     # --- drawing ------------------------------------------------------------------
 
@@ -158,8 +192,9 @@ class ChatScreen(Screen[None]):
         self._header.show(session)
         self.transcript.sync(session.entries, self.conversation.now())
         self._queued.show(session.queued)
+        self._attached.show(self.prompt.attachments)
         if session.queued is not None:
-            self.conversation.keep_draft(self.prompt.text)
+            self.conversation.keep_draft(self.prompt.message)
         self.prompt.border_title = _EDITING if self.conversation.editing else ""
         self._sync_status()
         self._restore_prompt()
@@ -229,16 +264,18 @@ class ChatScreen(Screen[None]):
             self.refuse(error)
             return
         if command is None:
-            if self.send(message_of(self.prompt.text)):
+            if self.send(message_of(self.prompt.message), self.prompt.attachments):
                 self.prompt.take()
+                self.prompt.attachments = []
+                self.sync()
         else:
             text = self.prompt.take()
             if not self._order(*command) and not self.prompt.text:
                 self.prompt.put(text)
 
-    def send(self, text: str) -> bool:
+    def send(self, text: str, files: Sequence[Attachment] = ()) -> bool:
         """Send a message, or let it wait; says so when neither is possible."""
-        if not self.conversation.submit(text):
+        if not self.conversation.submit(text, files):
             editing = self.conversation.editing is not None
             first = "an answer runs" if editing else "one message is already waiting"
             self.say(f"{first}; esc takes it back")
@@ -266,11 +303,14 @@ class ChatScreen(Screen[None]):
 
     def action_step_back(self) -> None:
         """Leave editing, else stop, else take back the queued message."""
-        if self.focused is self.transcript:
+        if self._popup.display:
+            self._popup.show(())
+        elif self.focused is self.transcript:
             self.leave_conversation()
         elif self.conversation.editing is not None:
             self.conversation.editing = None
             self.prompt.take()
+            self.prompt.attachments = []
         elif not self.conversation.stop() and self.session.queued is not None:
             self._take_back_queued()
         self.prompt.focus()
@@ -300,6 +340,7 @@ class ChatScreen(Screen[None]):
             self.prompt.remember(self.prompt.text)
         self.conversation.editing = message
         self.prompt.put(message.text)
+        self.prompt.attachments = list(message.attachments)
         self.leave_conversation()
 
     def retry(self, reply: Reply | None) -> None:

@@ -34,7 +34,7 @@ from splashpy.chat.flow import Flow
 from splashpy.chat.origin import OriginView, legend
 from splashpy.chat.theme import FAINT
 from splashpy.sanitize import sanitize, sanitize_line
-from splashpy.units import format_seconds
+from splashpy.units import format_bytes, format_seconds
 
 _THINKING_ROW = 1  # below the name
 _THOUGHT_LINES = 3  # shown while it thinks, but not more than
@@ -112,6 +112,9 @@ class MessageView(Widget):
     def _user_blocks(self, message: UserMessage) -> Iterator[Block]:
         yield _head("You", "bold $text-accent", message)
         yield TextBlock(Content(sanitize(message.text)))
+        for file in message.attachments:
+            size = format_bytes(len(file.text.encode("utf-8", "replace")))
+            yield _faint(f"⎘ {sanitize_line(file.name)} ({size})")
         if message.left_out:
             yield _faint("not sent any more, to save context")
         elif not message.in_history:
