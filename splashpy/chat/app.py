@@ -11,6 +11,7 @@ import asyncio
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,7 @@ from textual.app import App
 
 from splashpy.chat.clipboard import copy_with_program
 from splashpy.chat.conversation import Conversation, Machine
+from splashpy.chat.guardian import Guardian
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
@@ -30,7 +32,6 @@ from splashpy.sanitize import sanitize_line
 from splashpy.units import format_bytes
 
 _SIGNAL_BASE = 128  # a shell's exit code for a program that ended by a signal
-_LOOK_SECONDS = 2.0  # between two looks whether the terminal is still there
 
 
 class ChatApp(App[None]):
@@ -71,7 +72,9 @@ class ChatApp(App[None]):
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             loop.add_signal_handler(number, self._leave, _SIGNAL_BASE + number)
         if not self.is_headless:
-            self.set_interval(_LOOK_SECONDS, self._look_for_terminal)
+            threading.Thread(
+                target=self._watch_terminal, name="terminal", daemon=True
+            ).start()
         self.push_screen(
             ChatScreen(
                 self.conversation,
@@ -80,13 +83,16 @@ class ChatApp(App[None]):
             )
         )
 
-    def _look_for_terminal(self) -> None:
-        """Leave when the terminal is gone without a signal: nobody could any more."""
+    def _watch_terminal(self) -> None:
+        """Leave when the terminal is gone without a signal: nobody could any more.
+
+        A thread that sleeps until then costs nothing; a timer would wake the chat.
+        """
         assert sys.__stdin__ is not None  # or there would be no screen
         poll = select.poll()
         poll.register(sys.__stdin__, 0)
-        if any(state & select.POLLHUP for _, state in poll.poll(0)):
-            self._leave(_SIGNAL_BASE + signal.SIGHUP)
+        if any(state & select.POLLHUP for _, state in poll.poll()):
+            self.call_from_thread(self._leave, _SIGNAL_BASE + signal.SIGHUP)
 
     def _leave(self, return_code: int) -> None:
         self.exit(return_code=return_code)
@@ -169,7 +175,8 @@ def run_chat(  # noqa: PLR0913 - what a chat consists of
         app = ChatApp(
             conversation, settings, first_message=first_message, draft=draft.unsent
         )
-        app.run(inline=settings.inline, inline_no_clear=True, mouse=settings.mouse)
+        with Guardian(inline=settings.inline):
+            app.run(inline=settings.inline, inline_no_clear=True, mouse=settings.mouse)
     finally:
         conversation.close()
     if app.crash is not None:

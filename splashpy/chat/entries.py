@@ -7,12 +7,16 @@ every change, so a reader sees at a glance whether it must draw again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from splashpy.chat.meters import LiveMeter
 from splashpy.errors import SplashError
 from splashpy.protocol import Cycle, Done, Failure, Piece, Prefill
+
+REMEMBERED_PIECES = 20_000
+"""Pieces whose origin is remembered, over all answers of a conversation."""
 
 ReplyState = Literal["waiting", "reading", "writing", "complete", "partial", "failed"]
 
@@ -162,3 +166,13 @@ Message = UserMessage | Reply
 """What is part of the conversation."""
 
 Entry = Message | Notice
+
+
+def forget(replies: Sequence[Reply]) -> None:
+    """Drop what is remembered beyond the bound, the oldest answers first."""
+    left = REMEMBERED_PIECES
+    for reply in reversed(replies):
+        left -= len(reply.pieces)
+        if left < 0:
+            reply.pieces = []
+            reply.revision += 1

@@ -80,7 +80,6 @@ class Keeper:
     Args:
         path: the database.
         now: the present, UTC in ISO 8601.
-        tell: called from any thread with a problem, once for each kind.
 
     Attributes:
         conversation: id of the present one; None while nothing was said.
@@ -91,13 +90,12 @@ class Keeper:
         path: Path,
         *,
         now: Callable[[], str] = utc_now,
-        tell: Callable[[str], object] = lambda _: None,
     ):
         self.conversation: str | None = None
-        self.tell = tell
+        self._listener: Callable[[str], object] | None = None
         self._path = path
         self._now = now
-        self._told: set[str] = set()
+        self._problems: list[str] = []
         self._tree: Tree | None = None
         self._created_at = ""
         self._facts: object = None
@@ -106,6 +104,7 @@ class Keeper:
         self._store: Store | None = None
         self._failure: SplashError | None = None
         self._lock = threading.Lock()
+        self._telling = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._opened = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
@@ -150,6 +149,17 @@ class Keeper:
     def do(self, change: Callable[[Store], object]) -> None:
         """Change something else, in order with the rest, without waiting."""
         self._jobs.put(change)
+
+    def listen(self, listener: Callable[[str], object]) -> None:
+        """Be told of problems, earlier ones too, once for each kind.
+
+        Args:
+            listener: called from any thread.
+        """
+        with self._telling:
+            self._listener = listener
+            for sentence in self._problems:
+                listener(sentence)
 
     # --- what was -----------------------------------------------------------------
 
@@ -283,6 +293,9 @@ class Keeper:
             self._tell(f"{error.message}: {error.why}" if error.why else error.message)
 
     def _tell(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
-            self.tell(sentence)
+        with self._telling:
+            if sentence in self._problems:
+                return
+            self._problems.append(sentence)
+            if self._listener is not None:
+                self._listener(sentence)

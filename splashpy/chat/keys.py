@@ -238,7 +238,7 @@ ACTIONS = (
         "screen.order('switch', '-1')",
         "conversation",
         "Chosen",
-        "show the version before ‹1/2›",
+        "show the version before",
     ),
     Action(
         "next_version",

@@ -17,7 +17,6 @@ from splashpy.chat.theme import FAINT
 from splashpy.protocol import Piece
 from splashpy.sanitize import sanitize
 
-REMEMBERED_PIECES = 20_000
 STYLES = {"a": "$text-success", "t": "underline", "l": "$text-accent"}
 _SEGMENT_PIECES = 200  # more spans in one text cost milliseconds in every frame
 
@@ -72,13 +71,3 @@ def legend(reply: Reply) -> Block:
             ("repeated text", STYLES["l"]),
         )
     )
-
-
-def forget(replies: Sequence[Reply]) -> None:
-    """Drop what is remembered beyond the bound, the oldest answers first."""
-    left = REMEMBERED_PIECES
-    for reply in reversed(replies):
-        left -= len(reply.pieces)
-        if left < 0:
-            reply.pieces = []
-            reply.revision += 1

@@ -22,8 +22,8 @@ from splashpy.chat.entries import (
     Problem,
     Reply,
     UserMessage,
+    forget,
 )
-from splashpy.chat.origin import forget
 from splashpy.chat.race import Race
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.tree import Tree, mark_history, question_of

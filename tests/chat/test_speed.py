@@ -8,9 +8,9 @@ from chat.scripted import Chat, MakeChat, Script
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splashpy.chat.entries import Reply
+from splashpy.chat.entries import REMEMBERED_PIECES, Reply, forget
 from splashpy.chat.meters import UNKNOWN
-from splashpy.chat.origin import REMEMBERED_PIECES, OriginView, forget
+from splashpy.chat.origin import OriginView
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.speed import Speculation, speed_lines, totals

@@ -139,7 +139,7 @@ class ChatScreen(Screen[None]):
         keeper = self.conversation.keeper
         if keeper is None:
             return
-        keeper.tell = lambda text: self.app.call_later(self.say, text)
+        keeper.listen(lambda text: self.app.call_later(self.say, text))
         self.prompt.keep_prompt = keeper.note_prompt
         with suppress(SplashError):  # the keeper told why it has none
             for prompt in keeper.ask(lambda store: store.prompts()):
