@@ -12,7 +12,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from splashpy.chat.app import ChatApp, run_chat
-from splashpy.chat.entries import UserMessage
+from splashpy.chat.entries import Problem, Reply, UserMessage
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.screens.page import PageScreen
 from splashpy.chat.settings import ChatSettings
@@ -448,6 +448,29 @@ def test_a_model_that_fails_to_load_is_explained_and_can_be_tried_again(
         assert "this has passed" in it.transcript
 
     chat(failing, script.started()).run(scenario)
+
+
+def test_rows_that_come_right_after_a_layout_are_shown(
+    chat: MakeChat, script: Script
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        await it.send("question")
+        await it.until(lambda: "τ" in it.transcript)
+        transcript = it.app.screen.query_one(Transcript)
+        view = it.app.screen.query(MessageView).last()
+        reply = view.entry
+        assert isinstance(reply, Reply)
+        view.refresh(layout=True)
+        transcript.layout.arrange(  # as a layout for the sake of another widget does
+            transcript, list(transcript.displayed_children), transcript.size
+        )
+        reply.problem = Problem("E-CONTEXT", "failed", "a reason\n" * 4)
+        reply.revision += 1
+        view.refresh_entry(0.0)
+        await it.until(lambda: "E-CONTEXT" in it.transcript)
+
+    chat(script.started() + script.answer("answer")).run(scenario)
 
 
 def test_retry_asks_the_same_again_and_keeps_the_old_answer(

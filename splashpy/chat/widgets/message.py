@@ -76,7 +76,12 @@ class MessageView(Widget):
         self._flow.show(list(self._blocks(now)))
         width, height = self.size
         # A new layout of the whole screen is needed only when the rows change.
-        self.refresh(layout=not width or self._flow.height(width) != height)
+        layout = not width or self._flow.height(width) != height
+        if layout:
+            # While one request for a layout is pending, Textual does not count a second
+            # one: it would take the rows that a layout in between had measured.
+            self._layout_updates += 1
+        self.refresh(layout=layout)
         return True
 
     def colour(self, *, by_origin: bool) -> None:
