@@ -27,6 +27,8 @@
     ├── TemplateError               chat template missing or failing        exit 1
     ├── PermissionDeniedError       a directory cannot be written           exit 1
     ├── TerminalError               a terminal is needed                    exit 2
+    ├── NotFoundError               no such saved conversation              exit 3
+    ├── DatabaseError               saved conversations cannot be used      exit 1
     ├── InputFileError              a file named by the person is unusable  exit 3
     ├── ExtractError                the answer holds no code block          exit 1
     ├── ModelResultError            the model computed NaN                  exit 1
@@ -83,6 +85,19 @@ class InputFileError(SplashError):
 
     code = "E-FILE"
     exit_code = 3
+
+
+class NotFoundError(SplashError):
+    """No saved conversation has this name."""
+
+    code = "E-NOT-FOUND"
+    exit_code = 3
+
+
+class DatabaseError(SplashError):
+    """The file of saved conversations cannot be used."""
+
+    code = "E-DB"
 
 
 class ExtractError(SplashError):

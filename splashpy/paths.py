@@ -80,6 +80,11 @@ class Paths:
         """Built packages, one directory each."""
         return self.data / "packages"
 
+    @property
+    def chats(self) -> Path:
+        """The database of conversations."""
+        return self.data / "chats.db"
+
 
 def _directory(text: str) -> Path:
     return Path(text).expanduser().absolute()

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the pages that are made from the tables of the command line.
 
+The pictures of the chat are those its tests compare the screen with.
+
 ::
 
-    scripts/docs            write docs/cli.md, docs/errors.md and docs/man/*.1
+    scripts/docs            write docs/cli.md, docs/errors.md, docs/man/*.1 and
+                            docs/screenshots/*.svg
     scripts/docs --check    write nothing; say which of them are out of date
 """
 
@@ -22,6 +25,18 @@ from splashpy.cli.topics import TOPICS
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE_BY = "Made by scripts/docs from the tables in splashpy/cli; do not edit."
+
+SNAPSHOTS = ROOT / "tests/chat/__snapshots__/test_looks"
+SCREENSHOTS = {
+    "ready": "ready",
+    "writing": "writing",
+    "speed-panel": "speed_panel",
+    "draft-colours": "tokens_coloured_by_origin",
+    "parameters": "parameters",
+    "models": "models_with_every_verdict",
+    "narrow": "finished_on_a_narrow_terminal",
+}
+"""Pictures of docs/chat.md, and the tests they come from."""
 
 
 def command(name: str) -> PageCommand:
@@ -154,6 +169,9 @@ def pages() -> dict[Path, str]:
         Path("docs/errors.md"): errors_page(),
         Path("docs/man/splashpy.1"): program_manual(),
     }
+    for name, picture in SCREENSHOTS.items():
+        shown = SNAPSHOTS / f"test_{picture}.svg"
+        made[Path(f"docs/screenshots/{name}.svg")] = shown.read_text(encoding="utf-8")
     for name in commands.listed():
         made[Path(f"docs/man/{manual(name)}.1")] = command_manual(name)
     return made

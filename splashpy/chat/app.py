@@ -11,16 +11,17 @@ import asyncio
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 from textual.app import App
-from textual.binding import Binding, BindingType
 
 from splashpy.chat.clipboard import copy_with_program
-from splashpy.chat.conversation import Conversation
+from splashpy.chat.conversation import Conversation, Machine
+from splashpy.chat.guardian import Guardian
+from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.theme import DARK, LIGHT
@@ -31,7 +32,6 @@ from splashpy.sanitize import sanitize_line
 from splashpy.units import format_bytes
 
 _SIGNAL_BASE = 128  # a shell's exit code for a program that ended by a signal
-_LOOK_SECONDS = 2.0  # between two looks whether the terminal is still there
 
 
 class ChatApp(App[None]):
@@ -41,12 +41,10 @@ class ChatApp(App[None]):
         conversation: what it is about.
         settings: theme, title and clipboard.
         first_message: is sent as soon as the engine is ready.
+        draft: stands in the editor at first.
     """
 
     CSS_PATH = "splashpy.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "quit", "quit", show=False, priority=True),
-    ]
 
     def __init__(
         self,
@@ -54,15 +52,18 @@ class ChatApp(App[None]):
         settings: ChatSettings,
         *,
         first_message: str | None = None,
+        draft: str = "",
     ):
         super().__init__()
         self.conversation = conversation
         self.crash: Exception | None = None
         self._settings = settings
         self._first_message = first_message
+        self._draft = draft
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = self._chosen_theme()
+        self.set_keymap(dict(settings.keys))
         self.title = sanitize_line(settings.title or conversation.session.model_name)
 
     def on_mount(self) -> None:
@@ -71,18 +72,27 @@ class ChatApp(App[None]):
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             loop.add_signal_handler(number, self._leave, _SIGNAL_BASE + number)
         if not self.is_headless:
-            self.set_interval(_LOOK_SECONDS, self._look_for_terminal)
+            threading.Thread(
+                target=self._watch_terminal, name="terminal", daemon=True
+            ).start()
         self.push_screen(
-            ChatScreen(self.conversation, first_message=self._first_message)
+            ChatScreen(
+                self.conversation,
+                first_message=self._first_message,
+                draft=self._draft,
+            )
         )
 
-    def _look_for_terminal(self) -> None:
-        """Leave when the terminal is gone without a signal: nobody could any more."""
+    def _watch_terminal(self) -> None:
+        """Leave when the terminal is gone without a signal: nobody could any more.
+
+        A thread that sleeps until then costs nothing; a timer would wake the chat.
+        """
         assert sys.__stdin__ is not None  # or there would be no screen
         poll = select.poll()
         poll.register(sys.__stdin__, 0)
-        if any(state & select.POLLHUP for _, state in poll.poll(0)):
-            self._leave(_SIGNAL_BASE + signal.SIGHUP)
+        if any(state & select.POLLHUP for _, state in poll.poll()):
+            self.call_from_thread(self._leave, _SIGNAL_BASE + signal.SIGHUP)
 
     def _leave(self, return_code: int) -> None:
         self.exit(return_code=return_code)
@@ -120,12 +130,15 @@ class ChatApp(App[None]):
         self._close_messages_no_wait()
 
 
-def run_chat(
+def run_chat(  # noqa: PLR0913 - what a chat consists of
     connect: Callable[[], EngineClient],
     load: Load,
     *,
     settings: ChatSettings,
     first_message: str | None = None,
+    keeper: Keeper | None = None,
+    resume: str | None = None,
+    machine: Machine | None = None,
 ) -> int:
     """Talk with a model in the terminal until the person leaves.
 
@@ -135,6 +148,9 @@ def run_chat(
         load: the model.
         settings: of the session.
         first_message: is sent as soon as the model is ready.
+        keeper: saves everything; None saves nothing. It is closed at the end.
+        resume: id of a saved conversation to go on with.
+        machine: what the chat may ask about this machine.
 
     Returns:
         The exit code: 0, 9 when the engine died and was not started again, or 128 and
@@ -142,6 +158,7 @@ def run_chat(
 
     Raises:
         UsageError: no theme has the name in ``settings``.
+        NotFoundError: there is no conversation ``resume``.
         InternalError: a bug in the chat; the terminal is restored.
     """
     conversation = Conversation(
@@ -150,10 +167,16 @@ def run_chat(
         settings,
         clock=time.perf_counter,
         time_of_day=lambda: time.strftime("%H:%M"),
+        keeper=keeper,
     )
-    app = ChatApp(conversation, settings, first_message=first_message)
+    conversation.machine = machine or conversation.machine
     try:
-        app.run(inline=settings.inline, inline_no_clear=True, mouse=settings.mouse)
+        draft = conversation.open(resume) if resume else conversation.unsent()
+        app = ChatApp(
+            conversation, settings, first_message=first_message, draft=draft.unsent
+        )
+        with Guardian(inline=settings.inline):
+            app.run(inline=settings.inline, inline_no_clear=True, mouse=settings.mouse)
     finally:
         conversation.close()
     if app.crash is not None:

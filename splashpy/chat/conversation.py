@@ -4,15 +4,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from splashpy.chat.entries import Attachment, Reply, UserMessage
+from splashpy.chat.fit import Offer
+from splashpy.chat.keeper import UNSAID, Keeper
 from splashpy.chat.link import EngineLink
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.store import Draft
 from splashpy.client.client import EngineClient
-from splashpy.errors import SplashError
+from splashpy.errors import SplashError, UsageError
 from splashpy.protocol import Command, Load
 
 SLOW_STOP_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the chat may ask about this machine; both may take their time.
+
+    Attributes:
+        offers: models one could talk with.
+        free_memory: bytes no program uses; None where the platform does not say.
+    """
+
+    offers: Callable[[], list[Offer]] = list
+    free_memory: Callable[[], int | None] = lambda: None
 
 
 class Conversation:
@@ -24,9 +42,12 @@ class Conversation:
         settings: of every request.
         clock: seconds of a steady clock, ``time.perf_counter`` outside tests.
         time_of_day: the present, as shown beside a message.
+        keeper: writes everything to disk; None keeps nothing.
 
     Attributes:
+        machine: what else the chat may ask about this machine.
         session: the state to draw.
+        editing: the message that the next one is another wording of.
     """
 
     def __init__(
@@ -37,9 +58,14 @@ class Conversation:
         *,
         clock: Callable[[], float],
         time_of_day: Callable[[], str],
+        keeper: Keeper | None = None,
     ):
         self.session = Session(load, settings, time_of_day=time_of_day)
         self.now = clock
+        self._first_settings = settings
+        self.keeper = keeper
+        self.machine = Machine()
+        self.editing: UserMessage | None = None
         self._connect = connect
         self._wake: Callable[[], object] = lambda: None
         self._link: EngineLink | None = None
@@ -67,11 +93,26 @@ class Conversation:
                 self._send(self.session.apply(arrived, at))
         return bool(arrivals)
 
-    def submit(self, text: str) -> bool:
-        """Send or queue a message; False when one is already waiting."""
+    def submit(self, text: str, files: Sequence[Attachment] = ()) -> bool:
+        """Send a message or let it wait.
+
+        Args:
+            text: of the message.
+            files: to put before the text.
+
+        Returns:
+            False when it can be neither: one is already waiting, or it is another
+            wording of an earlier message while an answer runs.
+        """
+        if self.editing is not None:
+            if not self.session.idle:
+                return False
+            message, self.editing = self.editing, None
+            self._send(self.session.edit(message, text, self.now(), files))
+            return True
         if not self.session.accepts:
             return False
-        self._send(self.session.submit(text, self.now()))
+        self._send(self.session.submit(text, self.now(), files))
         return True
 
     def stop(self) -> bool:
@@ -80,15 +121,99 @@ class Conversation:
         self._send(commands)
         return bool(commands)
 
-    def retry(self) -> bool:
-        """Ask again for the last answer; False when that is not possible now."""
-        commands = self.session.retry(self.now())
+    def retry(self, reply: Reply | None = None) -> bool:
+        """Ask again for an answer, the last one by default.
+
+        Returns:
+            False when that is not possible now.
+        """
+        commands = self.session.retry(self.now(), reply)
+        self._send(commands)
+        return bool(commands)
+
+    def count(self, draft: str) -> None:
+        """Have the next prompt counted; the session learns it later."""
+        self._send(self.session.count(draft))
+
+    def compact(self, turns: int) -> bool:
+        """Have the oldest turns summed up; False when that is not possible now."""
+        commands = self.session.compact(turns, self.now())
+        self._send(commands)
+        return bool(commands)
+
+    def change_model(self, offer: Offer) -> None:
+        """End the engine and start one with another model.
+
+        A drafter that was named belongs to the present model and stays behind.
+        """
+        self.session.load = Load(
+            model=offer.path,
+            name=offer.name,
+            revision=offer.revision,
+            options=replace(self.session.load.options, draft=None),
+        )
+        self.restart()
+
+    def race(self) -> bool:
+        """Answer the last message with drafts and without; False when impossible."""
+        commands = self.session.race(self.now())
         self._send(commands)
         return bool(commands)
 
     def begin_anew(self) -> None:
         """Start a new conversation with the same engine."""
+        self.keep()
+        self.editing = None
+        self.session.settings = self._first_settings
         self._send(self.session.new_conversation(self.now()))
+
+    def open(self, name: str) -> Draft:
+        """Go on with a saved conversation.
+
+        Args:
+            name: its id.
+
+        Returns:
+            What was written there and not sent.
+
+        Raises:
+            SplashError: it cannot be read, or nothing is saved.
+        """
+        self.keep()
+        saved, tree, draft = self.archive.open(name)
+        self.editing = None
+        self._send(self.session.open(tree))
+        settings = self.session.settings.with_parameters(saved.parameters)
+        self.session.settings = replace(settings, system=saved.system)
+        return draft
+
+    def unsent(self) -> Draft:
+        """What was written before anything was said, and not sent."""
+        try:
+            return self.archive.ask(lambda store: store.draft(UNSAID))
+        except SplashError:  # nothing is saved, or the keeper told why it cannot
+            return Draft()
+
+    def keep_draft(self, text: str) -> None:
+        """Keep what stands in the editor."""
+        if self.keeper is not None:
+            self.keeper.note_draft(text, self.session.queued)
+
+    @property
+    def archive(self) -> Keeper:
+        """Where conversations are kept.
+
+        Raises:
+            UsageError: nothing is saved in this chat.
+        """
+        if self.keeper is None:
+            raise UsageError("nothing is saved in this chat", why="--no-save was given")
+        return self.keeper
+
+    def keep(self) -> None:
+        """Write what changed to disk, without waiting for it."""
+        if self.keeper is not None:
+            self.keeper.note(self.session, self.now())
 
     @property
     def restartable(self) -> bool:
@@ -104,9 +229,14 @@ class Conversation:
         self._open_link()
 
     def close(self) -> None:
-        """End the engine; waits for it."""
+        """End the engine and finish writing; waits for both."""
         if self._link is not None:
             self._link.close()
+        if self.keeper is not None:
+            self.take_in()
+            self.session.leave()
+            self.keep()
+            self.keeper.close()
 
     def _open_link(self) -> None:
         previous = self._link

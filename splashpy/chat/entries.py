@@ -7,12 +7,16 @@ every change, so a reader sees at a glance whether it must draw again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from splashpy.chat.meters import LiveMeter
 from splashpy.errors import SplashError
-from splashpy.protocol import Cycle, Done, Failure, Prefill
+from splashpy.protocol import Cycle, Done, Failure, Piece, Prefill
+
+REMEMBERED_PIECES = 20_000
+"""Pieces whose origin is remembered, over all answers of a conversation."""
 
 ReplyState = Literal["waiting", "reading", "writing", "complete", "partial", "failed"]
 
@@ -32,12 +36,40 @@ class Problem:
         return cls(cause.code, cause.message, cause.why, tuple(cause.fix))
 
 
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A text file that is sent with a message.
+
+    Attributes:
+        name: as it is shown, and told to the model.
+        text: all of it.
+    """
+
+    name: str
+    text: str
+
+
 @dataclass(slots=True, eq=False)
 class UserMessage:
-    """What a person sent. ``in_history``: the next prompt contains it."""
+    """What a person sent.
+
+    Attributes:
+        text: as it was written.
+        at: time of day for a person.
+        attachments: files before the text.
+        parent: the message it follows.
+        place: (number, count) among the messages edited from one another.
+        left_out: a person wants it kept from the model, to save context.
+        in_history: the next prompt contains it.
+        revision: grows with every change.
+    """
 
     text: str
     at: str
+    attachments: tuple[Attachment, ...] = ()
+    parent: Message | None = None
+    place: tuple[int, int] = (1, 1)
+    left_out: bool = False
     in_history: bool = True
     revision: int = 0
 
@@ -56,8 +88,13 @@ class Reply:
         tool_text: tool calls as the model wrote them; nothing runs them here.
         thinking_from: when the first reasoning came.
         thought_seconds: how long the reasoning took, once content came.
+        pieces: where the text came from, as long as it is remembered.
+        trace: one byte per verify pass, drafted tokens * 16 + accepted ones, each at
+            most 15.
+        parent: the message it answers.
+        place: (number, count) among the answers to the same message.
+        left_out: a person wants it kept from the model, to save context.
         in_history: the next prompt contains it.
-        replaced: a retry below answers the same message.
         revision: grows with every change.
     """
 
@@ -72,17 +109,24 @@ class Reply:
     position: int = 0
     prefill: Prefill | None = None
     meter: LiveMeter = field(default_factory=LiveMeter)
+    pieces: list[Piece] = field(default_factory=list)
+    trace: bytearray = field(default_factory=bytearray)
     thinking_from: float | None = None
     thought_seconds: float | None = None
     stopping_since: float | None = None
     done: Done | None = None
     problem: Problem | None = None
+    parent: Message | None = None
+    place: tuple[int, int] = (1, 1)
+    left_out: bool = False
     in_history: bool = True
-    replaced: bool = False
     revision: int = 0
 
     def add_pieces(self, cycle: Cycle, now: float) -> None:
         """Append what a cycle wrote, each piece to its channel."""
+        if cycle.i > 0:
+            self.trace.append(min(cycle.drafted, 15) << 4 | min(cycle.accepted, 15))
+        self.pieces += cycle.pieces
         for piece in cycle.pieces:
             if piece.channel == "r":
                 self.reasoning += piece.text
@@ -106,6 +150,7 @@ class Notice:
     """Something about the engine that is not an answer.
 
     Attributes:
+        remark: nothing is wrong; it only tells.
         needs_restart: the engine cannot go on as it is.
         resolved: it goes on after all, or another took its place.
     """
@@ -113,7 +158,21 @@ class Notice:
     problem: Problem
     needs_restart: bool = True
     resolved: bool = False
+    remark: bool = False
     revision: int = 0
 
 
-Entry = UserMessage | Reply | Notice
+Message = UserMessage | Reply
+"""What is part of the conversation."""
+
+Entry = Message | Notice
+
+
+def forget(replies: Sequence[Reply]) -> None:
+    """Drop what is remembered beyond the bound, the oldest answers first."""
+    left = REMEMBERED_PIECES
+    for reply in reversed(replies):
+        left -= len(reply.pieces)
+        if left < 0:
+            reply.pieces = []
+            reply.revision += 1

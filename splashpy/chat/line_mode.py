@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from splashpy.chat import meters
+from splashpy.chat.commands import COMMANDS, message_of, parse
 from splashpy.chat.entries import Notice, Problem, Reply
+from splashpy.chat.keeper import Keeper
+from splashpy.chat.parameters import TABLE, changed, default, shown
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
 from splashpy.client.client import EngineClient
-from splashpy.errors import EngineDiedError, SplashError
+from splashpy.errors import EngineDiedError, SplashError, UsageError
 from splashpy.protocol import Command, Cycle, Hello, Load, LoadProgress, Prefill
 from splashpy.sanitize import sanitize
 
@@ -25,6 +29,8 @@ _POLL_SECONDS = 0.2  # how long Ctrl-C may go unnoticed
 _PROGRESS_SECONDS = 5.0
 _FENCE = '"""'
 _INTERRUPTED = 130
+LINE_COMMANDS = ("help", "new", "retry", "system", "set", "quit")
+"""Slash commands that need no screen."""
 
 
 def run_plain(  # noqa: PLR0913 - a chat and its three streams
@@ -33,6 +39,8 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
     *,
     settings: ChatSettings,
     first_message: str | None,
+    keeper: Keeper | None = None,
+    resume: str | None = None,
     stdin: TextIO,
     stdout: TextIO,
     stderr: TextIO,
@@ -44,6 +52,8 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
         load: the model.
         settings: of the session.
         first_message: is sent before the first question.
+        keeper: saves everything; None saves nothing. It is closed at the end.
+        resume: id of a saved conversation to go on with.
         stdin: where messages come from.
         stdout: where answers go.
         stderr: where everything else goes.
@@ -53,20 +63,26 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
         after an interruption that was to end everything.
     """
     lines = _LineChat(connect, load, settings, stdout, stderr)
+    lines.keeper = keeper
     try:
+        if resume is not None:
+            lines.go_on(resume)
         lines.start()
         if first_message:
             _put(stdout, f"> {first_message}\n")
             lines.answer(first_message)
         while (text := _read_message(stdin, stdout)) is not None:
-            if text.strip():
-                lines.answer(text)
+            if text.strip() and not lines.take(text):
+                break
         stdout.write("\n")
     except KeyboardInterrupt:
         stdout.write("\n")
         return _INTERRUPTED
     finally:
         lines.close()
+        if keeper is not None:
+            keeper.listen(lambda text: _put(stderr, f"{text}\n"))
+            keeper.close()
     return lines.exit_code
 
 
@@ -106,6 +122,7 @@ class _LineChat:
         stderr: TextIO,
     ):
         self._session = Session(load, settings, time_of_day=lambda: "")
+        self.keeper: Keeper | None = None
         self._connect = connect
         self._client: EngineClient | None = None
         self._stdout = stdout
@@ -132,6 +149,63 @@ class _LineChat:
             self._session.lost(error)
         self._tell_problem()
 
+    def go_on(self, name: str) -> None:
+        """Go on with a saved conversation."""
+        assert self.keeper is not None  # nothing could be resumed without one
+        saved, tree, _ = self.keeper.open(name)
+        settings = self._session.settings.with_parameters(saved.parameters)
+        self._session.settings = replace(settings, system=saved.system)
+        self._session.open(tree)
+        self._tell(f"going on with: {saved.title}")
+
+    def take(self, text: str) -> bool:
+        """Do what a line says: a command, or a message; False to leave."""
+        try:
+            command = parse(text)
+            if command is None:
+                self.answer(message_of(text))
+                return True
+            name, argument = command
+            if name == "quit":
+                return False
+            self._obey(name, argument)
+        except SplashError as error:
+            self._tell_about(Problem.of(error))
+        return True
+
+    def _obey(self, name: str, argument: str) -> None:
+        session = self._session
+        match name:
+            case "help":
+                for row in (COMMANDS[known] for known in LINE_COMMANDS):
+                    self._tell(f"/{row.name} {row.arguments}: {row.help}")
+            case "new":
+                session.new_conversation(time.perf_counter())
+                if argument:
+                    self.answer(argument)
+            case "retry":
+                self._run(session.retry(time.perf_counter()))
+            case "system":
+                session.settings = replace(session.settings, system=argument or None)
+            case "set":
+                self._set(argument)
+            case _:
+                raise UsageError(
+                    f"/{name} needs the screen",
+                    why="here: /" + ", /".join(LINE_COMMANDS),
+                )
+
+    def _set(self, argument: str) -> None:
+        session = self._session
+        ready = session.engine.ready
+        if argument:
+            word, _, value = argument.partition(" ")
+            session.settings = changed(session.settings, word, value, ready)
+            return
+        for word in TABLE:
+            value = shown(session.settings, word) or default(word, ready)
+            self._tell(f"{word}: {value}")
+
     def answer(self, text: str) -> None:
         """Send a message and print its answer as it comes."""
         if self._session.engine.phase in ("dead", "failed"):
@@ -140,7 +214,10 @@ class _LineChat:
             self.start()
         if not self._session.idle:
             return
-        commands = self._session.submit(text, time.perf_counter())
+        self._run(self._session.submit(text, time.perf_counter()))
+
+    def _run(self, commands: Sequence[Command]) -> None:
+        """Send commands and print the answer they ask for."""
         reply = self._session.reply
         if reply is None:
             return
@@ -150,7 +227,12 @@ class _LineChat:
             self._print_while_running(reply)
         except SplashError as error:
             self._session.lost(error)
+        self._keep()
         self._finish(reply)
+
+    def _keep(self) -> None:
+        if self.keeper is not None:
+            self.keeper.note(self._session, time.perf_counter())
 
     def close(self) -> None:
         if self._client is not None:
@@ -196,6 +278,7 @@ class _LineChat:
         if event is None:
             return
         self._send(self._session.apply(event, time.perf_counter()))
+        self._keep()
         match event:
             case LoadProgress():
                 work = meters.LOAD_PHASES[event.phase]

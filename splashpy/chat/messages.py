@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from splashpy.chat.widgets.popup import Choice
+
 
 class PromptSubmitted(Message):
     """A person sent what stands in the editor."""
@@ -16,6 +18,14 @@ class PasteRefused(Message):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
+
+
+class Completed(Message):
+    """A choice was put in place of what was typed."""
+
+    def __init__(self, choice: Choice) -> None:
+        super().__init__()
+        self.choice = choice
 
 
 class QuitPressed(Message):

@@ -14,7 +14,7 @@ A number that is not known is None here and a dash on screen, never a guess.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from splashpy.protocol import Cycle, Done, Prefill
@@ -34,12 +34,27 @@ class LiveMeter:
     Attributes:
         committed: tokens so far.
         spark: tokens committed by each of the latest verify passes.
+        passes: verify passes.
+        drafted: tokens proposed.
+        accepted: proposed tokens that were kept.
+        hist: passes by the tokens they committed.
+        kept: passes that kept at least so many proposed tokens, from 1 on.
+        proposed: passes that proposed at least so many, from 1 on.
+        draft_ms: all of drafting.
+        verify_ms: all of verifying.
     """
 
     committed: int = 0
+    passes: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    hist: Counter[int] = field(default_factory=Counter)
+    kept: Counter[int] = field(default_factory=Counter)
+    proposed: Counter[int] = field(default_factory=Counter)
+    draft_ms: float = 0.0
+    verify_ms: float = 0.0
     spark: deque[int] = field(default_factory=lambda: deque(maxlen=SPARK_CELLS))
     _first_at: float | None = None
-    _passes: int = 0
     _after_prefill: int = 0
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
@@ -47,9 +62,7 @@ class LiveMeter:
         """Count a cycle that ended at ``now``, in seconds of any steady clock."""
         self.committed += cycle.committed
         if cycle.i > 0:
-            self._passes += 1
-            self._after_prefill += cycle.committed
-            self.spark.append(cycle.committed)
+            self._add_pass(cycle)
         if self._first_at is None:
             # Tokens of the first emission took the time before it, not after.
             self._first_at = now
@@ -57,6 +70,18 @@ class LiveMeter:
             self._recent.append((now, cycle.committed))
         while self._recent and self._recent[0][0] <= now - _WINDOW_SECONDS:
             self._recent.popleft()
+
+    def _add_pass(self, cycle: Cycle) -> None:
+        self.passes += 1
+        self._after_prefill += cycle.committed
+        self.spark.append(cycle.committed)
+        self.drafted += cycle.drafted
+        self.accepted += cycle.accepted
+        self.hist[cycle.committed] += 1
+        self.kept.update(range(1, cycle.accepted + 1))
+        self.proposed.update(range(1, cycle.drafted + 1))
+        self.draft_ms += cycle.draft_ms
+        self.verify_ms += cycle.verify_ms
 
     @property
     def first_at(self) -> float | None:
@@ -66,7 +91,7 @@ class LiveMeter:
     @property
     def acceptance_length(self) -> float | None:
         """τ of the answer so far."""
-        return self._after_prefill / self._passes if self._passes else None
+        return self._after_prefill / self.passes if self.passes else None
 
     def rate(self, now: float) -> float | None:
         """Tokens per second over the last three seconds, or since the first token."""

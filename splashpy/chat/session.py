@@ -10,18 +10,38 @@ Texts are kept as they came. Whoever draws them sanitizes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from splashpy.chat.entries import Entry, Notice, Problem, Reply, UserMessage
+from splashpy.chat.entries import (
+    Attachment,
+    Entry,
+    Message,
+    Notice,
+    Problem,
+    Reply,
+    UserMessage,
+    forget,
+)
+from splashpy.chat.race import Race
 from splashpy.chat.settings import ChatSettings
-from splashpy.errors import EngineDiedError, EngineStuckError, SplashError
+from splashpy.chat.tree import Tree, mark_history, question_of
+from splashpy.errors import (
+    ContextLengthError,
+    EngineDiedError,
+    EngineStuckError,
+    SplashError,
+)
 from splashpy.protocol import (
     Cancel,
     Command,
+    Count,
+    Counted,
     Cycle,
+    Device,
     Done,
+    EngineHello,
     Event,
     Failure,
     Generate,
@@ -37,6 +57,30 @@ from splashpy.protocol import (
 Phase = Literal["starting", "loading", "ready", "stuck", "failed", "dead"]
 """Of the engine: ``failed`` said why it cannot serve, ``dead`` is gone."""
 
+SUMMARIZE = (
+    "Summarize our conversation so far, with every fact, decision and open question "
+    "that is needed to go on from the summary alone."
+)
+"""What ``compact`` asks."""
+
+
+def content_of(message: Message) -> str:
+    """What the model is told: the files of a message, then its text."""
+    if isinstance(message, Reply):
+        return message.text
+    return "\n".join([*map(fenced_file, message.attachments), message.text])
+
+
+def fenced_file(file: Attachment) -> str:
+    """A file in a fence no line of it can close, its name before it."""
+    longest = 0
+    for line in file.text.splitlines():
+        mark = line.lstrip()
+        longest = max(longest, len(mark) - len(mark.lstrip("`")))
+    fence = "`" * max(3, longest + 1)
+    end = "" if file.text.endswith("\n") else "\n"
+    return f"{file.name}\n{fence}\n{file.text}{end}{fence}\n"
+
 
 @dataclass(slots=True)
 class EngineView:
@@ -45,7 +89,13 @@ class EngineView:
     phase: Phase = "starting"
     progress: LoadProgress | None = None
     ready: Ready | None = None
-    pressure: Literal["normal", "warn", "critical"] = "normal"
+    device: Device | None = None
+    memory: Memory | None = None
+
+    @property
+    def pressure(self) -> Literal["normal", "warn", "critical"]:
+        """How short memory is."""
+        return self.memory.pressure if self.memory is not None else "normal"
 
 
 class Session:
@@ -57,11 +107,15 @@ class Session:
         time_of_day: the present, as shown beside a message.
 
     Attributes:
-        entries: everything said, oldest first.
+        tree: everything said, whatever is shown of it.
+        entries: the path that is shown, oldest first, with notices about the engine.
         reply: the answer that is running, also the last Reply of ``entries``.
         queued: the one message that waits for the engine.
+        queued_files: what is sent with it.
         returned: text of a message that failed, to be put back into the editor.
         context_used: tokens the conversation took at its last answer.
+        counted: tokens of the conversation with what stands in the editor.
+        too_long: the answer that failed because the context is too small, once.
     """
 
     def __init__(
@@ -70,11 +124,18 @@ class Session:
         self.load = load
         self.settings = settings
         self.engine = EngineView()
+        self.tree = Tree()
         self.entries: list[Entry] = []
         self.reply: Reply | None = None
         self.queued: str | None = None
+        self.queued_files: tuple[Attachment, ...] = ()
         self.returned: str | None = None
         self.context_used: int | None = None
+        self.counted: int | None = None
+        self.too_long: Problem | None = None
+        self._compacting: list[Message] = []
+        self._counting = ""
+        self._race: Race | None = None
         self._time_of_day = time_of_day
         self._requests = 0
         self._phase_before_stuck: Phase = "starting"
@@ -112,11 +173,18 @@ class Session:
     @property
     def question(self) -> str:
         """The message the running answer is for; empty when none runs."""
-        message = self._message_of(self.reply) if self.reply is not None else None
+        message = question_of(self.reply) if self.reply is not None else None
         return message.text if message is not None else ""
 
-    def submit(self, text: str, now: float) -> list[Command]:
+    def submit(
+        self, text: str, now: float, files: Sequence[Attachment] = ()
+    ) -> list[Command]:
         """Send a message, or let it wait until it can be sent.
+
+        Args:
+            text: of the message.
+            now: seconds of the clock of ``sent_at``.
+            files: to put before the text.
 
         Raises:
             ValueError: one is already waiting; see ``accepts``.
@@ -124,10 +192,25 @@ class Session:
         if not self.idle:
             if self.queued is not None:
                 raise ValueError("one message is already waiting")
-            self.queued = text
+            self.queued, self.queued_files = text, tuple(files)
             return []
-        self.entries.append(UserMessage(text, self._time_of_day()))
-        return self._generate(now)
+        message = UserMessage(text, self._time_of_day(), tuple(files))
+        self._add(message, self.tree.leaf)
+        return [*self._generate(now)]
+
+    def edit(
+        self,
+        message: UserMessage,
+        text: str,
+        now: float,
+        files: Sequence[Attachment] = (),
+    ) -> list[Command]:
+        """Send a message again in other words; the old one stays beside it."""
+        if not self.idle or message not in self.tree.messages:
+            return []
+        self.tree.leaf = message.parent
+        self._show_path()
+        return self.submit(text, now, files)
 
     def stop(self, now: float) -> list[Command]:
         """Ask the engine to stop the answer; what is written stays."""
@@ -149,20 +232,85 @@ class Session:
     @property
     def can_retry(self) -> bool:
         """The last answer can be asked for again."""
-        return self.idle and self._last_exchange() is not None
+        return self.idle and self._last_question() is not None
 
-    def retry(self, now: float) -> list[Command]:
-        """Ask again for the last answer; the old one stays to be read."""
-        exchange = self._last_exchange()
-        if exchange is None or not self.idle:
+    def retry(self, now: float, reply: Reply | None = None) -> list[Command]:
+        """Ask again for an answer; the old one stays beside the new one.
+
+        Args:
+            now: seconds of the clock of ``sent_at``.
+            reply: on the path; None: the last one.
+        """
+        question = self._last_question() if reply is None else question_of(reply)
+        if question is None or not self.idle:
             return []
-        message, old = exchange
-        message.in_history = True
-        message.revision += 1
-        old.in_history = False
-        old.replaced = True
-        old.revision += 1
-        return self._generate(now)
+        self.tree.leaf = question
+        self._show_path()
+        return [*self._generate(now)]
+
+    def race(self, now: float) -> list[Command]:
+        """Answer the last message with drafts, then without, and compare."""
+        question = self._last_question()
+        if question is None or not self.idle:
+            return []
+        self._race = Race(question)
+        return self._next_lap(self._race, now)
+
+    def _next_lap(self, race: Race, now: float) -> list[Command]:
+        self.tree.leaf = race.question
+        self._show_path()
+        (command,) = self._generate(now)
+        sampling = self.settings.sampling
+        if sampling.seed is None:  # or chance would decide, not the drafts
+            sampling = replace(sampling, seed=0)
+        return [replace(command, draft=not race.laps, sampling=sampling)]
+
+    def _lap_done(self, reply: Reply, done: Done, now: float) -> list[Command]:
+        race, self._race = self._race, None
+        if race is None or done.reason == "cancelled":
+            return []
+        race.laps.append(reply)
+        if len(race.laps) == 1:
+            self._race = race
+            return self._next_lap(race, now)
+        problem = Problem("", *race.result())
+        self.entries.append(Notice(problem, needs_restart=False, remark=True))
+        return []
+
+    def branch(self, reply: Reply) -> bool:
+        """Go on from an earlier answer; what followed it stays in the tree."""
+        if not self.idle or reply not in self.tree.messages:
+            return False
+        self.tree.leaf = reply
+        self._show_path()
+        return True
+
+    def switch(self, message: Message, step: int) -> bool:
+        """Show another answer, or another wording, at the place of a message.
+
+        Returns:
+            Whether there is one; never while an answer runs.
+        """
+        if self.reply is not None or not self.tree.switch(message, step):
+            return False
+        self._show_path()
+        return True
+
+    def leave(self) -> None:
+        """Nobody waits for the running answer any more; what it wrote stays."""
+        self._compacting = []
+        self._race = None
+        if self.reply is not None:
+            self.reply.state = "partial"
+            self.reply.revision += 1
+        self.reply = None
+
+    def open(self, tree: Tree) -> list[Command]:
+        """Show another conversation; an answer that still runs is stopped."""
+        commands = self.new_conversation(0.0)
+        self.tree = tree
+        self._show_path()
+        return commands
 
     def new_conversation(self, now: float) -> list[Command]:
         """Forget what was said; an answer that still runs is stopped.
@@ -170,10 +318,10 @@ class Session:
         A message that waited goes back to the editor.
         """
         commands = self.stop(now)
-        self.reply = None
+        self.leave()
         self.returned = self.drop_queued()
-        self.context_used = None
-        self.entries = [*self.open_notices]
+        self.tree = Tree()
+        self._show_path()
         return commands
 
     def restart(self) -> None:
@@ -188,18 +336,80 @@ class Session:
         Messages of one speaker that follow each other, because an answer was stopped
         before its first token, become one: many templates demand that roles alternate.
         """
+        path = [entry for entry in self.entries if not isinstance(entry, Notice)]
+        return tuple(self._messages(path))
+
+    def _messages(self, path: Sequence[Message]) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = []
         if self.settings.system:
             messages.append({"role": "system", "content": self.settings.system})
-        for entry in self.entries:
-            if isinstance(entry, Notice) or not entry.in_history or not entry.text:
+        for entry in path:
+            content = content_of(entry)
+            if not entry.in_history or not content:
                 continue
             role = "user" if isinstance(entry, UserMessage) else "assistant"
             if messages and messages[-1]["role"] == role:
-                messages[-1]["content"] += "\n\n" + entry.text
+                messages[-1]["content"] += "\n\n" + content
             else:
-                messages.append({"role": role, "content": entry.text})
-        return tuple(messages)
+                messages.append({"role": role, "content": content})
+        return messages
+
+    # --- how full the context is --------------------------------------------------
+
+    def count(self, draft: str) -> list[Command]:
+        """Ask how many tokens the next prompt would have.
+
+        Args:
+            draft: what stands in the editor.
+        """
+        if not self.idle:
+            return []
+        messages = list(self.history())
+        if draft.strip():
+            messages.append({"role": "user", "content": draft})
+        if not messages or messages[-1]["role"] != "user":
+            self.counted = None  # the last answer told how much there is
+            return []
+        self._requests += 1
+        self._counting = f"count-{self._requests}"
+        return [Count(id=self._counting, messages=tuple(messages))]
+
+    @property
+    def turns(self) -> list[list[Message]]:
+        """What is sent to the model, in messages with their answers."""
+        turns: list[list[Message]] = []
+        for message in self.tree.path():
+            if not message.in_history:
+                continue
+            if isinstance(message, UserMessage) or not turns:
+                turns.append([])
+            turns[-1].append(message)
+        return turns
+
+    def leave_out(self, messages: Sequence[Message]) -> None:
+        """Keep messages from the model; they stay to be read."""
+        for message in messages:
+            message.left_out = True
+            message.revision += 1
+        self._show_path()
+        self.counted = None
+
+    def compact(self, turns: int, now: float) -> list[Command]:
+        """Have the model sum up the oldest turns, which are left out then.
+
+        Args:
+            turns: how many, at least one.
+            now: seconds of the clock of ``sent_at``.
+        """
+        chosen = [message for turn in self.turns[:turns] for message in turn]
+        if not self.idle or not chosen:
+            return []
+        self._add(UserMessage(SUMMARIZE, self._time_of_day()), self.tree.leaf)
+        (command,) = self._generate(now)
+        self._compacting = chosen
+        asked = {"role": "user", "content": SUMMARIZE}
+        kept = [entry for entry in self._messages(chosen) if entry["content"]]
+        return [replace(command, messages=(*kept, asked))]
 
     # --- what the engine says -----------------------------------------------------
 
@@ -215,6 +425,8 @@ class Session:
         """
         self._recover_from_stuck()
         match event:
+            case EngineHello():
+                self.engine.device = event.device
             case LoadProgress():
                 self.engine.phase = "loading"
                 self.engine.progress = event
@@ -223,8 +435,10 @@ class Session:
                 self.engine.ready = event
                 self._resolve_notices()
                 return self._send_queued(now)
+            case Counted() if event.id == self._counting:
+                self.counted = event.tokens
             case Memory():
-                self.engine.pressure = event.pressure
+                self.engine.memory = event
             case Failure() if not event.id:
                 self._engine_failed(event)
             case _ if self.reply and getattr(event, "id", "") == self.reply.request_id:
@@ -246,23 +460,40 @@ class Session:
         self._end_reply(Problem.of(error))
         self.entries.append(Notice(Problem.of(error)))
 
-    def _generate(self, now: float) -> list[Command]:
+    def _generate(self, now: float) -> list[Generate]:
         self._requests += 1
         command = Generate(
             id=f"chat-{self._requests}",
             messages=self.history(),
             sampling=self.settings.sampling,
             max_tokens=self.settings.max_tokens,
+            effort=self.settings.effort,
+            draft=self.settings.draft,
         )
+        forget([m for m in self.tree.messages if isinstance(m, Reply)])
         self.reply = Reply(self.model_name, self._time_of_day(), command.id, now)
-        self.entries.append(self.reply)
+        self._add(self.reply, self.tree.leaf)
         return [command]
+
+    def _add(self, message: Message, parent: Message | None) -> None:
+        self.tree.add(message, parent)
+        self.entries.append(message)
+
+    def _show_path(self) -> None:
+        """Make the entries agree with the tree."""
+        path = self.tree.path()
+        mark_history(path)
+        self.entries = [*path, *self.open_notices]
+        answers = [m.done for m in path if isinstance(m, Reply) and m.done]
+        last = answers[-1].usage if answers else None
+        self.context_used = last.prompt + last.completion if last else None
 
     def _send_queued(self, now: float) -> list[Command]:
         if self.queued is None or not self.idle:
             return []
         text, self.queued = self.queued, None
-        return self.submit(text, now)
+        files, self.queued_files = self.queued_files, ()
+        return self.submit(text, now, files)
 
     def _apply_to(self, reply: Reply, event: Event, now: float) -> list[Command]:
         reply.revision += 1
@@ -283,8 +514,14 @@ class Session:
                 reply.state = "complete"
                 reply.done = event
                 self.context_used = event.usage.prompt + event.usage.completion
+                self.counted = None
                 self.reply = None
                 reply.finish_thinking(now)
+                self._finish_compacting(event)
+                if self._race is not None and (
+                    lap := self._lap_done(reply, event, now)
+                ):
+                    return lap
                 return self._send_queued(now)
             case Failure():
                 self._fail(reply, Problem.of(event))
@@ -297,14 +534,21 @@ class Session:
         """End an exchange that failed; it is shown, but no part of the history."""
         reply.state = "failed"
         reply.problem = problem
-        reply.in_history = False
         reply.revision += 1
-        message = self._message_of(reply)
-        if message is not None:
-            message.in_history = False
-            message.revision += 1
-            self.returned = message.text
+        mark_history(self.tree.path())
+        question = question_of(reply)
+        if question is not None and not self._compacting:
+            self.returned = question.text
+        if reply.problem.code == ContextLengthError.code:
+            self.too_long = reply.problem
+        self._compacting = []
+        self._race = None
         self.reply = None
+
+    def _finish_compacting(self, done: Done) -> None:
+        chosen, self._compacting = self._compacting, []
+        if chosen and done.reason == "stop":
+            self.leave_out(chosen)
 
     def _engine_failed(self, failure: Failure) -> None:
         problem = Problem.of(failure)
@@ -337,12 +581,6 @@ class Session:
             notice.resolved = True
             notice.revision += 1
 
-    def _message_of(self, reply: Reply) -> UserMessage | None:
-        before = self.entries[: self.entries.index(reply)]
-        messages = [entry for entry in before if isinstance(entry, UserMessage)]
-        return messages[-1] if messages else None
-
-    def _last_exchange(self) -> tuple[UserMessage, Reply] | None:
+    def _last_question(self) -> UserMessage | None:
         replies = [entry for entry in self.entries if isinstance(entry, Reply)]
-        message = self._message_of(replies[-1]) if replies else None
-        return (message, replies[-1]) if message is not None else None
+        return question_of(replies[-1]) if replies else None

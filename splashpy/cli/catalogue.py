@@ -47,6 +47,11 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         "UTF-8 text; or the directory of --output does not exist.",
         ("Check the path; convert the file with iconv -t UTF-8.",),
     ),
+    "E-NOT-FOUND": CatalogueEntry(
+        3,
+        "No saved conversation has this id or contains this text.",
+        ("splashpy history list shows what is saved.",),
+    ),
     "E-MODEL-UNKNOWN": CatalogueEntry(
         3,
         "No model has this name. The message names the nearest ones.",
@@ -213,6 +218,15 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "Check the order of roles in the file of --messages.",
         ),
     ),
+    "E-DB": CatalogueEntry(
+        1,
+        "The file of saved conversations cannot be used: it cannot be written, or a "
+        "newer splashpy made it. A damaged file is moved aside, not deleted.",
+        (
+            "splashpy chat --no-save talks without saving.",
+            "splashpy history path prints where the file is.",
+        ),
+    ),
     "E-PERM": CatalogueEntry(
         1,
         "A directory or file cannot be written or read.",
@@ -240,7 +254,7 @@ EXIT_CODES: dict[int, str] = {
     0: "done",
     1: "failed, in a way not listed below",
     2: "wrong usage",
-    3: "a model or file is not found or not installed",
+    3: "a model, file or conversation is not found",
     4: "does not fit: memory, disk or context",
     5: "a check failed: files, texts with drafts, a trained drafter, or a speed",
     6: "the network is needed and not available",

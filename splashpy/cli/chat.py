@@ -29,9 +29,11 @@ from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON, ENGINE, SAMPLING
 from splashpy.cli.page import Page, PageCommand
 from splashpy.cli.signals import Interrupts
-from splashpy.errors import TerminalError
+from splashpy.errors import NotFoundError, TerminalError
 
 if TYPE_CHECKING:
+    from splashpy.chat.conversation import Machine
+    from splashpy.chat.saved import SavedConversation
     from splashpy.chat.settings import ChatSettings
     from splashpy.client.client import EngineClient
     from splashpy.protocol import Load
@@ -54,10 +56,43 @@ def chat(invocation: Invocation) -> int:
     if not invocation.output.out.terminal or not _keyboard(piped):
         return _answer_once(invocation, word, text)
     _check_blas(invocation)
+    saved = _resumed(invocation)
     with Interrupts(invocation.output.err) as interrupts:
-        load = _load_command(invocation, word, interrupts)
+        load = _load_command(invocation, word or _model_of(saved), interrupts)
         interrupts.check()
-    return _talk(invocation, load, text or None)
+    return _talk(invocation, load, text or None, saved.id if saved else None)
+
+
+def _resumed(invocation: Invocation) -> SavedConversation | None:
+    """The saved conversation to go on with, if one is asked for.
+
+    Raises:
+        UsageError: it is asked for and forbidden.
+        NotFoundError: there is no such conversation.
+    """
+    given = invocation.given
+    invocation.refuse_pairs(
+        (
+            ("resume_last", "resumed", "the last one, or the one that is named"),
+            ("resume_last", "no_save", "what goes on is saved"),
+            ("resumed", "no_save", "what goes on is saved"),
+        )
+    )
+    if not (given["resume_last"] or given["resumed"]):
+        return None
+    from splashpy.chat.keeper import utc_now
+    from splashpy.chat.store import opened
+
+    with opened(invocation.paths.chats, now=utc_now) as store:
+        name = store.find(given["resumed"]) if given["resumed"] else store.latest()
+        if name is None:
+            raise NotFoundError("no conversation is saved yet")
+        return store.read(name)
+
+
+def _model_of(saved: SavedConversation | None) -> str | None:
+    """The model that answered last, so that going on needs no name."""
+    return (saved.model or None) if saved else None
 
 
 def _answer_once(invocation: Invocation, word: str | None, text: str) -> int:
@@ -111,28 +146,45 @@ def _load_command(
     return load_command(invocation, word, interrupts)
 
 
-def _talk(invocation: Invocation, load: Load, first_message: str | None) -> int:
+def _talk(
+    invocation: Invocation, load: Load, first_message: str | None, resume: str | None
+) -> int:
     """Start the engine, then import the screen, so that both come up together."""
     engine = _Engine(invocation)
     with engine:
+        from splashpy.chat.keeper import Keeper
+
         settings = _settings(invocation, load)
+        keeper = None if invocation.given["no_save"] else Keeper(invocation.paths.chats)
         if _plain(invocation):
             from splashpy.chat.line_mode import run_plain
 
-            return run_plain(
+            code = run_plain(
                 engine.connect,
                 load,
                 settings=settings,
                 first_message=first_message,
+                keeper=keeper,
+                resume=resume,
                 stdin=sys.stdin,
                 stdout=sys.stdout,
                 stderr=sys.stderr,
             )
-        from splashpy.chat.app import run_chat
+        else:
+            from splashpy.chat.app import run_chat
 
-        return run_chat(
-            engine.connect, load, settings=settings, first_message=first_message
-        )
+            code = run_chat(
+                engine.connect,
+                load,
+                settings=settings,
+                first_message=first_message,
+                keeper=keeper,
+                resume=resume,
+                machine=_machine(invocation),
+            )
+    if keeper is not None and keeper.conversation:
+        invocation.output.note(f"saved: splashpy chat -r {keeper.conversation}")
+    return code
 
 
 class _Engine:
@@ -189,7 +241,26 @@ def _settings(invocation: Invocation, load: Load) -> ChatSettings:
         mouse=not given["no_mouse"] and config.get("chat.mouse") is not False,
         theme=given["theme"] or config.get("chat.theme"),
         remote=invocation.environment.remote,
+        keys=_keys(invocation),
+        editor=invocation.environment.editor,
     )
+
+
+def _machine(invocation: Invocation) -> Machine:
+    from splashpy.chat.conversation import Machine
+    from splashpy.cli.offers import free_memory, offers
+
+    return Machine(lambda: offers(invocation.paths), free_memory)
+
+
+def _keys(invocation: Invocation) -> dict[str, str]:
+    """What a person rebound; a key that two actions share is pointed out."""
+    from splashpy.chat.keys import clashes, rebound
+
+    keys = invocation.config.table("keys")
+    for key, first, second in clashes(rebound(keys)):
+        invocation.output.warn(f"[keys]: {key} is both {first} and {second}")
+    return keys
 
 
 CHAT = PageCommand(
@@ -201,6 +272,7 @@ CHAT = PageCommand(
             ("splashpy chat", "with the default model; see splashpy help models"),
             ('splashpy chat demo "Explain speculative decoding."', "ask at once"),
             ("splashpy chat -f notes.txt", "the file is part of the first message"),
+            ("splashpy chat -c", "go on with the last conversation"),
         ),
         notes=(
             "MODEL is a short name, OWNER/REPO[@REVISION] or a directory such as ./x.",
@@ -212,6 +284,9 @@ CHAT = PageCommand(
     options=(
         "system",
         "file",
+        "resume_last",
+        "resumed",
+        "no_save",
         "plain",
         "inline",
         "theme",

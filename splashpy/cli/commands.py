@@ -23,8 +23,7 @@ class CommandEntry(NamedTuple):
         group: commands of one group stand together.
         synopsis: arguments, as the table of commands shows them.
         alias_of: the name this one is another spelling of; aliases are not listed.
-        part_of: first word of a family of commands that stand on one line of the
-            overview.
+        part_of: the command on whose line of the overview this one is mentioned.
     """
 
     module: str
@@ -49,10 +48,14 @@ COMMANDS: dict[str, CommandEntry] = {
     "show": CommandEntry("models:SHOW", "what a model consists of", "Models", "MODEL"),
     "rm": CommandEntry("models:REMOVE", "remove models", "Models", "MODEL..."),
     "pack": CommandEntry(
-        "pack:PACK", "build a package", "Models", "TARGET [DRAFT] -o DIR"
+        "pack:PACK", "build a package; also unpack", "Models", "TARGET [DRAFT] -o DIR"
     ),
     "unpack": CommandEntry(
-        "unpack:UNPACK", "take a package apart", "Models", "PACKAGE -o DIR"
+        "unpack:UNPACK",
+        "take a package apart",
+        "Models",
+        "PACKAGE -o DIR",
+        part_of="pack",
     ),
     "cache ls": CommandEntry(
         "cache:LS", "kept prompts; also show, why, warm, ...", "Models"
@@ -87,12 +90,25 @@ COMMANDS: dict[str, CommandEntry] = {
         "bench:BENCH", "measure what drafts are worth", "Prove", "[MODEL]"
     ),
     "train": CommandEntry(
-        "train:TRAIN", "train a drafter for a model", "Prove", "[MODEL]"
+        "train:TRAIN", "train a drafter; also train data", "Prove", "[MODEL]"
     ),
     "train data": CommandEntry(
-        "train_data:TRAIN_DATA", "write the texts for that", "Prove", "[MODEL] [FILE]"
+        "train_data:TRAIN_DATA",
+        "write the texts for that",
+        "Prove",
+        "[MODEL] [FILE]",
+        part_of="train",
     ),
     "doctor": CommandEntry("doctor:DOCTOR", "look at this machine", "Other"),
+    "history": CommandEntry(
+        "history:HISTORY", "saved conversations", "Other", "[ACTION] [ID]"
+    ),
+    "config": CommandEntry(
+        "settings:CONFIG", "look at and change config.toml", "Other", "[ACTION]"
+    ),
+    "completion": CommandEntry(
+        "completion:COMPLETION", "completion for a shell", "Other", "bash|zsh|fish"
+    ),
     "help": CommandEntry(
         "help:HELP", "explain a command, an error or a topic", "Other", "[SUBJECT]"
     ),
@@ -118,9 +134,10 @@ def nearest(word: str, names: Sequence[str]) -> list[str]:
 
 def overview() -> str:
     """What bare ``splashpy`` prints: at most 24 lines of at most 80 columns."""
-    lines = ["splashpy: local speculative decoding for Apple silicon", ""]
+    lines = ["splashpy: local speculative decoding for Apple silicon"]
     shown = {name: row for name, row in listed().items() if not row.part_of}
     width = max(len(f"{name} {row.synopsis}") for name, row in shown.items())
+    lines.append("")
     for name, row in shown.items():
         call = f"{name} {row.synopsis}".rstrip()
         lines.append(f"  splashpy {call:<{width}}  {row.help}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splashpy.chat.keys import ACTIONS
 from splashpy.cli.commands import nearest
 from splashpy.errors import PermissionDeniedError, UsageError
 
@@ -20,6 +21,9 @@ KEYS: dict[str, dict[str, tuple[type, str]]] = {
     "chat": {
         "theme": (str, "as --theme"),
         "mouse": (bool, "false: as --no-mouse"),
+    },
+    "keys": {
+        row.id: (str, f"{row.help} [{row.keys}]".replace("\\", "")) for row in ACTIONS
     },
 }
 """Tables, their keys, the type of the value, and what it does."""
@@ -36,6 +40,15 @@ class Config:
 
     values: dict[str, Any]
     warnings: tuple[str, ...] = ()
+
+    def table(self, name: str) -> dict[str, Any]:
+        """The keys of one table that the file sets, and their values."""
+        start = f"{name}."
+        return {
+            key.removeprefix(start): value
+            for key, value in self.values.items()
+            if key.startswith(start)
+        }
 
     def get(self, key: str) -> Any:
         """The value of ``table.key``; None when the file does not say."""

@@ -276,10 +276,19 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
     ),
     "Screen": (
+        Option("-c --continue", "go on with the last conversation", key="resume_last"),
+        Option(
+            "-r --resume",
+            "go on with the one named or found",
+            "ID|TEXT",
+            values.text,
+            key="resumed",
+        ),
+        Option("--no-save", "keep nothing of this chat on disk"),
         Option("--plain", "lines instead of a screen"),
-        Option("--inline", "below the prompt, not the whole terminal"),
+        Option("--inline", "below the prompt, not the whole terminal", rare=True),
         Option("--theme", "colours of the screen", "NAME", values.text),
-        Option("--no-mouse", "leave the mouse to the terminal"),
+        Option("--no-mouse", "leave the mouse to the terminal", rare=True),
         Option(
             "--replay", "play a recorded event file", "FILE", values.text, hidden=True
         ),
@@ -341,6 +350,7 @@ VARIABLES: dict[str, str] = {
     "HF_ENDPOINT": "another hub than huggingface.co",
     "NO_COLOR": "not empty: no colours",
     "FORCE_COLOR": "not empty: colours even without a terminal",
+    "EDITOR": "for config edit and long prompts of the chat (VISUAL comes first)",
     "TERM": "dumb: no colours, and chat works in lines",
     "COLUMNS": "width of tables",
     "CI": "not empty: chat works in lines",
@@ -349,7 +359,7 @@ VARIABLES: dict[str, str] = {
 """What splashpy itself looks at, and what that does. Other Hugging Face variables are
 read by huggingface_hub, ``TEXTUAL_*`` by Textual."""
 
-_HONOURED = (*VARIABLES, "TRANSFORMERS_OFFLINE", "SSH_TTY")
+_HONOURED = (*VARIABLES, "TRANSFORMERS_OFFLINE", "SSH_TTY", "VISUAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +383,11 @@ class Environment:
         """Whether the network is forbidden."""
         names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
         return any(self.get(name).upper() in _TRUE_WORDS for name in names)
+
+    @property
+    def editor(self) -> str:
+        """The command a person edits texts with."""
+        return self.get("VISUAL") or self.get("EDITOR") or "vi"
 
     @property
     def remote(self) -> bool:

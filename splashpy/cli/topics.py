@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from textwrap import wrap
 
+from splashpy.chat.keys import ACTIONS, spelled
 from splashpy.cli.catalogue import CATALOGUE, EXIT_CODES
 from splashpy.cli.config import KEYS
 from splashpy.cli.options import VARIABLES
@@ -31,6 +32,9 @@ def environment() -> str:
         lines += _entry(name, effect, 22)
     lines += ["", "config.toml, all keys optional", ""]
     for table, rows in KEYS.items():
+        if table == "keys":
+            lines += _entry("[keys] ACTION", "its keys; see splashpy help keys", 22)
+            continue
         for key, (kind, effect) in rows.items():
             lines += _entry(f"[{table}] {key}", f"{effect} ({kind.__name__})", 22)
     return "\n".join([*lines, "", *wrap(_PRECEDENCE, WIDTH)])
@@ -84,8 +88,23 @@ Commands in a terminal:
   Ctrl-C Ctrl-C          stop now
   Ctrl-D                 end of input; leaves splashpy chat --plain
 
-splashpy chat shows its own keys at the bottom of the screen and on F1. A paste
-never sends a message by itself."""
+In splashpy chat a paste never sends a message by itself. F1 shows its keys,
+and / its commands. Other keys for an action stand in config.toml:
+
+  [keys]
+  retry = "f8,alt+r"
+
+"""
+_KEY_CELLS = 18
+
+
+def keys() -> str:
+    """Keys of every command, and of every action of the chat."""
+    lines = []
+    for row in ACTIONS:
+        lines += _entry(row.id, f"{spelled(row.keys)}: {row.help}", _KEY_CELLS)
+    return KEYBOARD + "\n".join(lines)
+
 
 SPECULATION = """\
 What the numbers of speculation mean
@@ -135,7 +154,7 @@ TOPICS: dict[str, tuple[str, Callable[[], str]]] = {
     "env": ("environment variables and config.toml", environment),
     "models": ("what MODEL may be", lambda: MODELS),
     "offline": ("working without the network", lambda: OFFLINE),
-    "keys": ("keys in commands and in the chat", lambda: KEYBOARD),
+    "keys": ("keys in commands and in the chat", keys),
     "speculation": ("what the numbers mean", lambda: SPECULATION),
 }
 """Topics: one line about each, and what prints it."""

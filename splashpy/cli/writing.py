@@ -11,7 +11,6 @@ from pathlib import Path
 
 from splashpy.cli import exchange, stats
 from splashpy.cli.answer import Answer, Display
-from splashpy.cli.code_blocks import code_blocks
 from splashpy.cli.destination import Sink, into
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.output import document
@@ -21,6 +20,7 @@ from splashpy.cli.resolve import find_or_build
 from splashpy.cli.signals import Interrupts
 from splashpy.client.client import EngineClient
 from splashpy.errors import ExtractError
+from splashpy.fences import code_blocks
 from splashpy.protocol import Done, Event, Generate, Load, LoadProgress, Log, Ready
 from splashpy.wire import to_line
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from textual.pilot import Pilot
 
 from splashpy.chat.app import ChatApp
-from splashpy.chat.conversation import Conversation
+from splashpy.chat.conversation import Conversation, Machine
+from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
@@ -100,6 +101,9 @@ class Chat:
     Attributes:
         engines: recordings, one for each time the chat connects.
         settings: of the session.
+        keeper: of the conversation.
+        machine: what the conversation may ask.
+        resume: id of a saved conversation.
         first_message: sent when the engine is ready.
         size: cells of the terminal.
         connected: how often the chat asked for an engine.
@@ -109,6 +113,9 @@ class Chat:
     settings: ChatSettings = field(default_factory=lambda: ChatSettings(remote=True))
     first_message: str | None = None
     size: tuple[int, int] = (100, 30)
+    keeper: Keeper | None = None
+    resume: str | None = None
+    machine: Machine = field(default_factory=Machine)
     connected: int = 0
     pilot: Pilot[None] = field(init=False)
     app: ChatApp = field(init=False)
@@ -121,9 +128,15 @@ class Chat:
             self.settings,
             clock=time.perf_counter,
             time_of_day=lambda: "14:02",
+            keeper=self.keeper,
         )
+        conversation.machine = self.machine
+        draft = conversation.open(self.resume) if self.resume else conversation.unsent()
         self.app = ChatApp(
-            conversation, self.settings, first_message=self.first_message
+            conversation,
+            self.settings,
+            first_message=self.first_message,
+            draft=draft.unsent,
         )
 
         async def play() -> None:

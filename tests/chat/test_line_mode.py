@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import io
 import signal
+from pathlib import Path
 
 import pytest
 from chat.scripted import Script
 
+from splashpy.chat.keeper import Keeper
 from splashpy.chat.line_mode import run_plain
 from splashpy.chat.settings import ChatSettings
 from splashpy.client.replay import ReplayClient, Timed
@@ -37,6 +39,8 @@ def talk(
     *engines: list[Timed] | ReplayClient,
     first_message: str | None = None,
     stdout: io.StringIO | None = None,
+    keeper: Keeper | None = None,
+    resume: str | None = None,
 ) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a conversation."""
     waiting = list(engines)
@@ -51,6 +55,8 @@ def talk(
         Load(model="/models/demo", name="demo"),
         settings=ChatSettings(),
         first_message=first_message,
+        keeper=keeper,
+        resume=resume,
         stdin=io.StringIO(typed),
         stdout=out,
         stderr=err,
@@ -197,3 +203,51 @@ def test_a_terminal_without_unicode_gets_question_marks(script: Script) -> None:
     )
 
     assert "sí, ?".encode("latin-1") in raw.getvalue()
+
+
+def test_slash_commands_that_need_no_screen_work_in_lines(script: Script) -> None:
+    recording = script.started() + script.answer("one") + script.answer("two")
+    typed = (
+        "/set temperature 0.5\n/set\n/set temperature hot\n/chats\n/nothing\n"
+        "question\n/retry\n/help\n/quit\nnever sent\n"
+    )
+
+    code, out, err = talk(typed, recording)
+
+    assert code == 0
+    assert out.count("demo:\n") == 2
+    assert "temperature: 0.5\n" in err
+    assert "it must be a number from 0 to 2" in err
+    assert "/chats needs the screen" in err
+    assert "there is no command /nothing" in err
+    assert "/retry : ask again for the last answer" in err
+
+
+def test_two_slashes_send_one(script: Script) -> None:
+    _, out, _ = talk("//etc\n", script.started() + script.answer("a directory"))
+
+    assert "a directory" in out
+
+
+def test_a_conversation_in_lines_is_saved_and_gone_on_with(
+    script: Script, tmp_path: Path
+) -> None:
+    first = Keeper(tmp_path / "chats.db")
+    talk("question\n", script.started() + script.answer("answer"), keeper=first)
+    assert first.conversation is not None
+
+    second = Keeper(tmp_path / "chats.db")
+    _, _, err = talk(
+        "more\n",
+        script.started() + script.answer("again"),
+        keeper=second,
+        resume=first.conversation,
+    )
+
+    assert "going on with: question" in err
+    assert second.conversation == first.conversation
+    third = Keeper(tmp_path / "chats.db")
+    saved = third.ask(lambda store: store.read(first.conversation or ""))
+    third.close()
+    contents = [message.content for message in saved.path()]
+    assert contents == ["question", "answer", "more", "again"]

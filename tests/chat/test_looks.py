@@ -16,15 +16,26 @@ import pytest
 from textual.pilot import Pilot
 
 from splashpy.chat.app import ChatApp
-from splashpy.chat.conversation import Conversation
+from splashpy.chat.conversation import Conversation, Machine
+from splashpy.chat.fit import Offer
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.widgets.transcript import Transcript
 from splashpy.client.replay import ReplayClient, read_recording
 from splashpy.errors import EngineDiedError
-from splashpy.protocol import Cycle, Done, Generate, Load, LoadProgress, Prefill, Ready
+from splashpy.protocol import (
+    Cycle,
+    Device,
+    Done,
+    Generate,
+    Load,
+    LoadProgress,
+    Prefill,
+    Ready,
+)
 
 Looks = Callable[..., bool]
 NOW = 100.0
+GB = 10**9
 QUESTION = "Why does block drafting suit Apple silicon?"
 
 
@@ -173,3 +184,44 @@ def test_the_beginning_of_a_conversation_that_was_scrolled(looks: Looks) -> None
         app.screen.query_one(Transcript).release_anchor()
 
     assert looks(until=finished, size=(60, 20), also=scroll, press=("ctrl+home",))
+
+
+def test_speed_panel(looks: Looks) -> None:
+    assert looks(until=writing, size=(120, 40), press=("f3",))
+
+
+def test_speed_panel_on_a_narrow_terminal(looks: Looks) -> None:
+    assert looks(until=writing, size=(50, 24), press=("f3",))
+
+
+def test_tokens_coloured_by_origin(looks: Looks) -> None:
+    assert looks(until=finished, press=("f4",))
+
+
+def test_parameters(looks: Looks) -> None:
+    assert looks(until=finished, press=("f2",))
+
+
+def offer_models(app: ChatApp) -> None:
+    """Models of every verdict on a machine that allows 27 GB."""
+    known: dict[str, Any] = {
+        "kv_per_token": 65_536,
+        "context_max": 96 * 1024,
+        "has_draft": True,
+    }
+    offers = [
+        Offer(name="demo-27b", path="/models/demo", size_bytes=17 * GB, **known),
+        Offer(name="larger-32b", path="/models/b", size_bytes=24 * GB, **known),
+        Offer(name="largest-70b", path="/models/c", size_bytes=40 * GB, **known),
+        Offer(name="unknown-kind", path="/models/d", size_bytes=5 * GB),
+        Offer(name="qwen3.6-35b-a3b", about="Qwen3.6-35B-A3B with its drafter"),
+    ]
+    conversation = app.conversation
+    conversation.machine = Machine(lambda: offers)
+    conversation.session.engine.device = Device(
+        gpu_cores=20, memory_bytes=36 * GB, working_set_bytes=27 * GB
+    )
+
+
+def test_models_with_every_verdict(looks: Looks) -> None:
+    assert looks(until=finished, also=offer_models, press=("ctrl+l", "down"))

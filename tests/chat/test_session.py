@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splashpy.chat.entries import Notice, Reply, UserMessage
+from splashpy.chat.entries import Entry, Notice, Reply, UserMessage
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
 from splashpy.errors import EngineDiedError, EngineStuckError
@@ -78,6 +78,10 @@ def write(session: Session, request: str, text: str, channel: Any = "c") -> None
 def finish(session: Session, request: str, reason: Any = "stop") -> list:
     usage = Usage(prompt=50, completion=7)
     return session.apply(Done(id=request, reason=reason, usage=usage), 3.0)
+
+
+def replies_of(entries: Sequence[Entry]) -> list[Reply]:
+    return [entry for entry in entries if isinstance(entry, Reply)]
 
 
 def exchange(session: Session, text: str, answer: str) -> None:
@@ -209,9 +213,12 @@ def test_retry_replaces_the_last_answer_in_the_history(session: Session) -> None
     finish(session, command.id)
 
     assert [message["content"] for message in session.history()] == ["one", "second"]
-    replies = [entry for entry in session.entries if isinstance(entry, Reply)]
-    assert [reply.replaced for reply in replies] == [True, False]
-    assert [reply.text for reply in replies] == ["first", "second"]
+    assert [reply.text for reply in replies_of(session.tree.messages)] == [
+        "first",
+        "second",
+    ]
+    (shown,) = replies_of(session.entries)
+    assert (shown.text, shown.place) == ("second", (2, 2))
 
 
 def test_a_failed_exchange_can_be_retried(session: Session) -> None:
@@ -222,6 +229,70 @@ def test_a_failed_exchange_can_be_retried(session: Session) -> None:
 
     assert isinstance(command, Generate)
     assert command.messages == ({"role": "user", "content": "one"},)
+
+
+def test_an_edited_message_leaves_the_old_branch_to_be_read(session: Session) -> None:
+    exchange(session, "one", "1")
+    exchange(session, "two", "2")
+    first = session.tree.messages[0]
+    assert isinstance(first, UserMessage)
+
+    (command,) = session.edit(first, "uno", 5.0)
+    assert isinstance(command, Generate)
+    assert command.messages == ({"role": "user", "content": "uno"},)
+    finish(session, command.id)
+
+    edited = session.entries[0]
+    assert isinstance(edited, UserMessage)
+    assert edited.place == (2, 2)
+    assert session.switch(edited, -1)
+    assert [message["content"] for message in session.history()] == [
+        "one",
+        "1",
+        "two",
+        "2",
+    ]
+    assert not session.switch(first, -1)
+
+
+def test_a_branch_goes_on_from_an_earlier_answer(session: Session) -> None:
+    exchange(session, "one", "1")
+    exchange(session, "two", "2")
+    first = replies_of(session.entries)[0]
+
+    assert session.branch(first)
+    assert session.context_used == 57
+    exchange(session, "three", "3")
+
+    assert [message["content"] for message in session.history()] == [
+        "one",
+        "1",
+        "three",
+        "3",
+    ]
+    assert len(session.tree.messages) == 6
+
+
+def test_nothing_is_switched_while_an_answer_runs(session: Session) -> None:
+    exchange(session, "one", "1")
+    session.retry(4.0)
+    (running,) = replies_of(session.entries)
+
+    assert not session.switch(running, -1)
+    assert not session.branch(running)
+    assert session.entries[-1] is running
+
+
+def test_a_failed_answer_can_be_left_for_its_sibling(session: Session) -> None:
+    exchange(session, "one", "1")
+    (command,) = session.retry(4.0)
+    assert isinstance(command, Generate)
+    session.apply(Failure(id=command.id, code="E-X", message="no"), 5.0)
+    assert session.history() == ()
+
+    assert session.switch(session.entries[-1], -1)
+
+    assert [message["content"] for message in session.history()] == ["one", "1"]
 
 
 def test_there_is_nothing_to_retry_at_first_or_meanwhile(session: Session) -> None:
@@ -349,6 +420,17 @@ ACTIONS: dict[str, Callable[[Session, str], object]] = {
     "submit": submit_if_accepted,
     "stop": lambda session, request: session.stop(1.0),
     "retry": lambda session, request: session.retry(1.0),
+    "branch": lambda session, request: [
+        session.branch(reply) for reply in replies_of(session.entries)[:1]
+    ],
+    "edit": lambda session, request: [
+        session.edit(message, "edited", 1.0)
+        for message in session.tree.messages[:1]
+        if isinstance(message, UserMessage)
+    ],
+    "back": lambda session, request: [
+        session.switch(message, -1) for message in session.tree.path()[:2]
+    ],
     "new": lambda session, request: session.new_conversation(1.0),
     "drop": lambda session, request: session.drop_queued(),
     "write": lambda session, request: write(session, request, "text "),
@@ -375,6 +457,8 @@ def test_no_order_of_events_breaks_the_conversation(actions: list[str]) -> None:
 
 
 def assert_sound(session: Session) -> None:
+    path = session.tree.path()
+    assert [e for e in session.entries if not isinstance(e, Notice)] == path
     roles = [message["role"] for message in session.history()]
     assert all(first != second for first, second in pairwise(roles))
     assert not roles or roles[0] == "user"

@@ -49,16 +49,17 @@ RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l", b"\x1b[?1000l")
 class Terminal:
     """A program on a pseudo terminal; collects what it writes."""
 
-    def __init__(self, recording: Path) -> None:
+    def __init__(self, recording: Path, *, below: tuple[str, ...] = ()) -> None:
         self._master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         self.program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(recording)],
+            [*below, sys.executable, "-c", PROGRAM, str(recording)],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
         )
+        self.slave = os.dup(slave) if below else -1
         os.close(slave)
         self.written = b""
 
@@ -82,6 +83,8 @@ class Terminal:
     def close(self) -> None:
         self.program.kill()
         self.program.wait()
+        if self.slave >= 0:
+            os.close(self.slave)
         os.close(self._master)
 
 
@@ -125,6 +128,39 @@ def test_a_terminal_that_vanished_without_a_signal_ends_the_chat(
     terminal.read_until(lambda: b"ctrl+j new line" in terminal.written)
     terminal.vanish()
     assert terminal.program.wait(PATIENCE_SECONDS) == 128 + signal.SIGHUP
+
+
+SHELL = """
+import os, subprocess, sys
+from fcntl import ioctl
+from pathlib import Path
+from termios import TIOCSCTTY
+os.setsid()
+ioctl(0, TIOCSCTTY, 0)
+program = subprocess.Popen(sys.argv[2:])
+Path(sys.argv[1]).write_text(str(program.pid))
+program.wait()
+sys.stdin.read()
+"""
+"""Owns the terminal as a shell does, and outlives what it runs."""
+
+
+def test_a_killed_chat_gives_the_terminal_back(replays: Path, tmp_path: Path) -> None:
+    shell = (sys.executable, "-c", SHELL, str(tmp_path / "pid"))
+    terminal = Terminal(replays / "hostile.ndjson", below=shell)
+    before = termios.tcgetattr(terminal.slave)
+    terminal.read_until(lambda: b"ctrl+j new line" in terminal.written)
+    assert termios.tcgetattr(terminal.slave) != before
+    terminal.written = b""
+
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
+
+    end = time.perf_counter() + PATIENCE_SECONDS
+    while termios.tcgetattr(terminal.slave) != before:
+        assert time.perf_counter() < end
+        select.select([], [], [], 0.05)
+    terminal.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

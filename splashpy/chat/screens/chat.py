@@ -9,40 +9,55 @@ a frame costs, the fewer there are, so drawing never takes more than a third of 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.binding import BindingType
+from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Static
+from textual.widgets import Static, TextArea
 
+from splashpy.chat.bindings import bindings
+from splashpy.chat.commands import message_of, parse, parse_quietly
+from splashpy.chat.completions import Completions
 from splashpy.chat.conversation import Conversation
-from splashpy.chat.entries import Reply
+from splashpy.chat.entries import Attachment, Reply, UserMessage
+from splashpy.chat.files import read
 from splashpy.chat.messages import (
+    Completed,
     EngineSpoke,
     PasteRefused,
     PromptSubmitted,
     QuitPressed,
 )
-from splashpy.chat.screens.help import HelpScreen
+from splashpy.chat.orders.context import ask_what_to_send
+from splashpy.chat.orders.table import ORDERS
 from splashpy.chat.widgets.header import HeaderBar
-from splashpy.chat.widgets.hints import HintFooter, QueuedMessage
+from splashpy.chat.widgets.hints import AttachedFiles, HintFooter, QueuedMessage
+from splashpy.chat.widgets.popup import CompletionPopup
 from splashpy.chat.widgets.prompt import PromptEditor
+from splashpy.chat.widgets.speed import SpeedPanel
 from splashpy.chat.widgets.status import StatusLine, status
 from splashpy.chat.widgets.transcript import Transcript
+from splashpy.errors import SplashError, UsageError
+from splashpy.sanitize import sanitize
 from splashpy.units import format_bytes
 
 _QUIT_SECONDS = 1.0
+_DRAFT_SECONDS = 0.5
 _TICK_SECONDS = 0.25
 _SHORTEST_FRAME_SECONDS = 0.033
 _LONGEST_FRAME_SECONDS = 0.25
 _FRAME_SHARE = 3.0  # a frame is followed by at least twice its own time of rest
 _NARROW = 60
 _SHORT = 16
+_EDITING = "another wording; esc leaves it"
 _WELCOME = (
     "Type a message and press enter. You can type while the model loads.\n"
     "ctrl+j starts a new line, f1 shows all keys."
@@ -55,29 +70,25 @@ class ChatScreen(Screen[None]):
     Args:
         conversation: what is drawn, and what keys act on.
         first_message: is sent as soon as the engine is ready.
+        draft: stands in the editor at first.
     """
 
     # Before the editor's own keys: these mean the same wherever the cursor is.
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "step_back", "stop", show=False, priority=True),
-        Binding("ctrl+c", "interrupt", "stop or quit", show=False, priority=True),
-        Binding("ctrl+n", "new_conversation", "new", show=False, priority=True),
-        Binding("ctrl+y", "copy_answer", "copy", show=False, priority=True),
-        Binding("alt+r", "retry", "retry", show=False, priority=True),
-        Binding("ctrl+r", "restart_engine", "restart", show=False, priority=True),
-        Binding("f1", "help", "keys", show=False, priority=True),
-        Binding("pageup", "page(-1)", "up", show=False, priority=True),
-        Binding("pagedown", "page(1)", "down", show=False, priority=True),
-        Binding("ctrl+home", "top", "top", show=False, priority=True),
-        Binding("ctrl+end", "end", "end", show=False, priority=True),
-        Binding("ctrl+z", "app.suspend_process", "shell", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("anywhere")
     AUTO_FOCUS = "PromptEditor"
 
-    def __init__(self, conversation: Conversation, *, first_message: str | None = None):
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        first_message: str | None = None,
+        draft: str = "",
+    ):
         super().__init__()
-        self._conversation = conversation
-        self._session = conversation.session
+        self._draft = draft
+        self._draft_timer: Timer | None = None
+        self.conversation = conversation
+        self.session = conversation.session
         self._first_message = first_message
         self._flush_timer: Timer | None = None
         self._flushed_at = 0.0
@@ -87,58 +98,129 @@ class ChatScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Header, conversation, status, editor, keys."""
         yield HeaderBar()
-        with Container(id="stage"):
-            yield Transcript(_WELCOME)
-            yield Static(id="pill")
+        with Horizontal(id="body"):
+            with Container(id="stage"):
+                yield Transcript(_WELCOME)
+                yield Static(id="pill")
+                yield CompletionPopup()
+            yield SpeedPanel()
         yield StatusLine()
         yield QueuedMessage()
+        yield AttachedFiles()
         yield PromptEditor()
         yield HintFooter()
 
     def on_mount(self) -> None:
         """Find the widgets once, start the engine, draw."""
         self._header = self.query_one(HeaderBar)
-        self._transcript = self.query_one(Transcript)
+        self.transcript = self.query_one(Transcript)
         self._status = self.query_one(StatusLine)
+        self.panel = self.query_one(SpeedPanel)
+        self._popup = self.query_one(CompletionPopup)
+        self._attached = self.query_one(AttachedFiles)
         self._queued = self.query_one(QueuedMessage)
-        self._prompt = self.query_one(PromptEditor)
+        self.prompt = self.query_one(PromptEditor)
+        self._completions = Completions(self._refresh_choices)
+        self.prompt.popup = self._popup
         self._footer = self.query_one(HintFooter)
         self._pill = self.query_one("#pill", Static)
         self._ticker = self.set_interval(_TICK_SECONDS, self._sync_status, pause=True)
-        self.watch(self._transcript, "new_rows", self._show_pill)
+        self.watch(self.transcript, "new_rows", self._show_pill)
+        self._remember_prompts()
+        if self._draft:
+            self.prompt.put(self._draft)
         if self._first_message:
-            self._conversation.submit(self._first_message)
-        self._conversation.start(lambda: self.post_message(EngineSpoke()))
+            self.conversation.submit(self._first_message)
+        self.conversation.start(lambda: self.post_message(EngineSpoke()))
         self.sync()
+
+    def _remember_prompts(self) -> None:
+        """Earlier prompts come back; new ones, and drafts, are kept."""
+        keeper = self.conversation.keeper
+        if keeper is None:
+            return
+        keeper.listen(lambda text: self.app.call_later(self.say, text))
+        self.prompt.keep_prompt = keeper.note_prompt
+        with suppress(SplashError):  # the keeper told why it has none
+            for prompt in keeper.ask(lambda store: store.prompts()):
+                self.prompt.remember_earlier(prompt)
+
+    @on(TextArea.Changed)
+    def _draft_changed(self) -> None:
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+        self._draft_timer = self.set_timer(_DRAFT_SECONDS, self._keep_draft)
+        self._popup.show(self._completions.choices(self.prompt.text, self.prompt.word))
+
+    @on(Completed)
+    def _completed(self, message: Completed) -> None:
+        """A file that was chosen by ``@`` is attached; its name stays in the text."""
+        if message.choice.insert.startswith("@"):
+            name = message.choice.text
+            self.attempt(lambda: self.attach(Path(name), name))
+
+    def attach(self, path: Path, name: str = "") -> None:
+        """Send a file with the next message.
+
+        Raises:
+            InputFileError: it cannot be sent.
+        """
+        file = read(path, name)
+        kept = [other for other in self.prompt.attachments if other.name != file.name]
+        self.prompt.attachments = [*kept, file]
+        self.sync()
+
+    def _keep_draft(self) -> None:
+        self._draft_timer = None
+        self.conversation.keep_draft(self.prompt.message)
+        if parse_quietly(self.prompt.text) is None:
+            self.conversation.count(self.prompt.message)
+
+    def _refresh_choices(self) -> None:
+        """The list of files is there now."""
+        self.app.call_from_thread(self._draft_changed)
+
+    def on_unmount(self) -> None:
+        """Whatever stands in the editor is kept for the next time."""
+        self.conversation.keep_draft(self.prompt.message)
 
     # --- drawing ------------------------------------------------------------------
 
     def sync(self) -> None:
         """Draw what the session says."""
-        session = self._session
+        session = self.session
         self._header.show(session)
-        self._transcript.sync(session.entries, self._conversation.now())
+        self.transcript.sync(session.entries, self.conversation.now())
         self._queued.show(session.queued)
+        self._attached.show(self.prompt.attachments)
+        if session.queued is not None:
+            self.conversation.keep_draft(self.prompt.message)
+        self.prompt.border_title = _EDITING if self.conversation.editing else ""
         self._sync_status()
         self._restore_prompt()
+        if session.too_long is not None:
+            problem, session.too_long = session.too_long, None
+            self.call_later(ask_what_to_send, self, problem)
         if session.busy:
             self._ticker.resume()
         else:
             self._ticker.pause()
 
     def _sync_status(self) -> None:
-        now, width = self._conversation.now(), self.size.width
-        self._status.show(status(self._session, now, width=width))
+        self.conversation.keep()
+        now, width = self.conversation.now(), self.size.width
+        self._status.show(status(self.session, now, width=width))
+        self.panel.show(self.session, now)
 
     def _restore_prompt(self) -> None:
-        returned = self._session.take_returned()
+        returned = self.session.take_returned()
         if returned is None:
             return
-        if self._prompt.text:
-            self._prompt.remember(returned)
-            self._say("the message that failed is in the history: arrow up")
+        if self.prompt.text:
+            self.prompt.remember(returned)
+            self.say("the message that failed is in the history: arrow up")
         else:
-            self._prompt.put(returned)
+            self.prompt.put(returned)
 
     def _show_pill(self, rows: int) -> None:
         self._pill.display = rows > 0
@@ -163,7 +245,7 @@ class ChatScreen(Screen[None]):
             self._flush_timer.stop()
             self._flush_timer = None
         self._flushed_at = time.perf_counter()
-        if self._conversation.take_in():
+        if self.conversation.take_in():
             self.sync()
             self.call_after_refresh(self._measure_frame)
 
@@ -176,41 +258,120 @@ class ChatScreen(Screen[None]):
 
     @on(PromptSubmitted)
     def _submit(self) -> None:
-        if not self._conversation.submit(self._prompt.text):
-            self._say("one message is already waiting; esc takes it back")
+        try:
+            command = parse(self.prompt.text)
+        except UsageError as error:
+            self.refuse(error)
             return
-        self._prompt.take()
-        self._transcript.action_follow()
+        if command is None:
+            if self.send(message_of(self.prompt.message), self.prompt.attachments):
+                self.prompt.take()
+                self.prompt.attachments = []
+                self.sync()
+        else:
+            text = self.prompt.take()
+            if not self._order(*command) and not self.prompt.text:
+                self.prompt.put(text)
+
+    def send(self, text: str, files: Sequence[Attachment] = ()) -> bool:
+        """Send a message, or let it wait; says so when neither is possible."""
+        if not self.conversation.submit(text, files):
+            editing = self.conversation.editing is not None
+            first = "an answer runs" if editing else "one message is already waiting"
+            self.say(f"{first}; esc takes it back")
+            return False
+        self.transcript.action_follow()
         self.sync()
+        return True
+
+    def action_order(self, name: str, argument: str = "") -> None:
+        """Do what a slash command or a key says."""
+        self._order(name, argument)
+
+    def _order(self, name: str, argument: str) -> bool:
+        """Do it; False when it could not be done, which is told."""
+        return self.attempt(lambda: ORDERS[name](self, argument))
+
+    def attempt(self, deed: Callable[[], object]) -> bool:
+        """Do something; False when it could not be done, which is told."""
+        try:
+            deed()
+        except SplashError as error:
+            self.refuse(error)
+            return False
+        return True
 
     def action_step_back(self) -> None:
-        """Stop the answer, else take back the queued message, else go to the editor."""
-        if not self._conversation.stop() and self._session.queued is not None:
+        """Leave editing, else stop, else take back the queued message."""
+        if self._popup.display:
+            self._popup.show(())
+        elif self.focused is self.transcript:
+            self.leave_conversation()
+        elif self.conversation.editing is not None:
+            self.conversation.editing = None
+            self.prompt.take()
+            self.prompt.attachments = []
+        elif not self.conversation.stop() and self.session.queued is not None:
             self._take_back_queued()
-        self._prompt.focus()
+        self.prompt.focus()
         self.clear_selection()
         self.sync()
 
+    def leave_conversation(self) -> None:
+        """The editor has the keys again."""
+        self.transcript.select(None)
+        self.prompt.focus()
+        self.sync()
+
+    def action_choose(self, step: int) -> None:
+        """Choose another message of the conversation."""
+        self.transcript.focus()
+        self.transcript.choose(step)
+
+    def show_panel(self, *, shown: bool) -> None:
+        """Show or hide the speed panel; a narrow terminal has room for one."""
+        self.panel.display = shown
+        self.set_class(shown, "-panel")
+        self.sync()
+
+    def begin_edit(self, message: UserMessage) -> None:
+        """Put a message back into the editor, to be sent in other words."""
+        if self.prompt.text.strip():
+            self.prompt.remember(self.prompt.text)
+        self.conversation.editing = message
+        self.prompt.put(message.text)
+        self.prompt.attachments = list(message.attachments)
+        self.leave_conversation()
+
+    def retry(self, reply: Reply | None) -> None:
+        """Ask again for an answer, the last one when it is None."""
+        if not self.conversation.retry(reply):
+            return
+        if self.prompt.text == self.session.question:
+            self.prompt.take()  # it was put back when it failed
+        self.transcript.action_follow()
+        self.leave_conversation()
+
     def _take_back_queued(self) -> None:
-        text = self._session.drop_queued()
+        text = self.session.drop_queued()
         if text is None:
             return
-        if self._prompt.text:
-            self._prompt.remember(text)
+        if self.prompt.text:
+            self.prompt.remember(text)
         else:
-            self._prompt.put(text)
+            self.prompt.put(text)
 
     def action_interrupt(self) -> None:
         """Copy a selection, else stop, else clear the editor, else ask to quit."""
-        selected = self._prompt.selected_text or self.get_selected_text()
+        selected = self.prompt.selected_text or self.get_selected_text()
         if selected:
             self.app.copy_to_clipboard(selected)
-            self._prompt.move_cursor(self._prompt.cursor_location)
+            self.prompt.move_cursor(self.prompt.cursor_location)
             self.clear_selection()
-        elif self._conversation.stop():
+        elif self.conversation.stop():
             self.sync()
-        elif self._prompt.text:
-            self._prompt.take()
+        elif self.prompt.text:
+            self.prompt.take()
         else:
             self._ask_to_quit("ctrl+c")
 
@@ -229,58 +390,33 @@ class ChatScreen(Screen[None]):
         self._quit_timer = None
         self._footer.say("")
 
-    def action_new_conversation(self) -> None:
-        """Leave this conversation and begin another."""
-        self._conversation.begin_anew()
-        self.sync()
-
-    def action_copy_answer(self) -> None:
-        """Copy the source text of the last answer."""
-        replies = [e for e in self._session.entries if isinstance(e, Reply) and e.text]
-        if replies:
-            self.app.copy_to_clipboard(replies[-1].text)
-        else:
-            self._say("there is no answer to copy yet")
-
-    def action_retry(self) -> None:
-        """Ask again for the last answer."""
-        if self._conversation.retry():
-            if self._prompt.text == self._session.question:
-                self._prompt.take()  # it was put back when it failed
-            self._transcript.action_follow()
-            self.sync()
-
     def action_restart_engine(self) -> None:
         """Start the engine again, when it is gone or does not answer."""
-        if self._conversation.restartable:
-            self._conversation.restart()
+        if self.conversation.restartable:
+            self.conversation.restart()
             self.sync()
-
-    def action_help(self) -> None:
-        """Show all keys."""
-        self.app.push_screen(HelpScreen())
 
     def action_page(self, direction: int) -> None:
         """Scroll the conversation by a page."""
-        self._transcript.page(direction)
+        self.transcript.page(direction)
 
     def action_top(self) -> None:
         """Scroll to the beginning."""
-        self._transcript.action_top()
+        self.transcript.action_top()
 
     def action_end(self) -> None:
         """Scroll to the end and follow it."""
-        self._transcript.action_follow()
+        self.transcript.action_follow()
 
     @on(PasteRefused)
     def _paste_refused(self, message: PasteRefused) -> None:
-        self._say(
+        self.say(
             f"a paste of {format_bytes(message.size)} is too large, 1 MB is the most"
         )
 
     @on(events.Click, "#pill")
     def _pill_clicked(self) -> None:
-        self._transcript.action_follow()
+        self.transcript.action_follow()
 
     @on(events.Click, "StatusLine")
     def _status_clicked(self) -> None:
@@ -288,17 +424,24 @@ class ChatScreen(Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """What is typed beside the editor belongs into it."""
-        beside = self.focused is not self._prompt
+        beside = self.focused is not self.prompt
         if beside and event.is_printable and event.key not in self.active_bindings:
             event.stop()
-            self._prompt.focus()
-            self._prompt.insert(event.character or "")
+            self.prompt.focus()
+            self.prompt.insert(event.character or "")
 
     def on_paste(self, event: events.Paste) -> None:
         """So does what is pasted."""
-        if self.focused is not self._prompt:
-            self._prompt.focus()
-            self._prompt.post_message(events.Paste(event.text))
+        if self.focused is not self.prompt:
+            self.prompt.focus()
+            self.prompt.post_message(events.Paste(event.text))
 
-    def _say(self, text: str) -> None:
-        self.notify(text, markup=False)
+    def say(self, text: str) -> None:
+        """Show a sentence for a moment."""
+        self.notify(sanitize(text), markup=False)
+
+    def refuse(self, error: SplashError) -> None:
+        """Show why something was not done."""
+        parts = [error.message, error.why, *error.fix]
+        text = "\n".join(sanitize(part) for part in parts if part)
+        self.notify(text, severity="error", markup=False)

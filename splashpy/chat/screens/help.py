@@ -1,49 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All keys, and what the numbers mean."""
+"""All keys and commands, and what the numbers mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from textwrap import wrap
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
-from textual.widgets import Static
 
+from splashpy.chat.commands import COMMANDS
+from splashpy.chat.keys import ACTIONS, rebound, spelled
+from splashpy.chat.screens.page import PageScreen
 from splashpy.chat.theme import FAINT
 from splashpy.chat.widgets.status import NUMBERS
 
-_KEY_CELLS = 14
-
-_KEYS: dict[str, tuple[tuple[str, str], ...]] = {
+_KEY_CELLS = 22
+_TEXT_CELLS = 52
+_GROUPS = ("Writing", "Answers", "Reading", "Panels", "Chosen", "Leaving")
+_TITLES = {"Chosen": "The chosen message (alt+up, or shift+tab and up)"}
+_FIXED = {
     "Writing": (
         ("enter", "send; while an answer runs, queue one message"),
-        ("ctrl+j", "new line; also shift+enter, alt+enter, or \\ then enter"),
-        ("↑ ↓", "earlier prompts, from the first and last row"),
-        ("ctrl+_", "undo"),
-    ),
-    "Answers": (
-        ("esc", "stop, keeping the text; then take back the queued message"),
-        ("ctrl+y", "copy the last answer as Markdown"),
-        ("alt+r", "ask again for the last answer"),
-        ("ctrl+n", "new conversation"),
-        ("ctrl+r", "start the engine again after it ended"),
+        ("up  down", "earlier prompts, from the first and last row"),
+        ("/", "commands"),
     ),
     "Reading": (
-        ("pgup pgdn", "scroll; ctrl+home and ctrl+end to top and end"),
-        ("shift+tab", "into the conversation: space opens thinking; esc back"),
+        ("shift+tab", "into the conversation; esc back"),
         ("mouse", "wheel scrolls, drag selects, ctrl+c copies"),
     ),
-    "Leaving": (
-        ("ctrl+c", "copy, else stop, else clear the prompt, else twice to quit"),
-        ("ctrl+d", "in an empty prompt, twice to quit"),
-        ("ctrl+q", "quit now"),
-        ("ctrl+z", "to the shell; fg comes back"),
-        ("ctrl+p", "commands and colour themes"),
-    ),
+    "Leaving": (("ctrl+p", "everything there is, and colour themes"),),
 }
 
 _UNDER_ANSWERS = (
@@ -53,31 +39,40 @@ _UNDER_ANSWERS = (
 )
 
 
-class HelpScreen(ModalScreen[None]):
-    """Help over the conversation; any of its keys closes it."""
+def help_screen(chosen: Mapping[str, str]) -> PageScreen:
+    """Help over the conversation.
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter", "dismiss", "close", show=False),
-    ]
-
-    def compose(self) -> ComposeResult:
-        """One page that scrolls."""
-        with VerticalScroll(id="help"):
-            yield Static(Content("\n").join(_lines()))
-
-    def on_mount(self) -> None:
-        """Name the page and the way out."""
-        page = self.query_one("#help")
-        page.border_title = "keys"
-        page.border_subtitle = "esc closes"
+    Args:
+        chosen: keys a person gave to actions, by action id.
+    """
+    return PageScreen("keys", Content("\n").join(_lines(rebound(chosen))))
 
 
-def _lines() -> Iterator[Content]:
-    for title, keys in _KEYS.items():
-        yield Content.styled(title, "bold $text-primary")
-        for key, meaning in keys:
-            yield Content.assemble(f"  {key:<{_KEY_CELLS}}", (meaning, FAINT))
+def _lines(keys: Mapping[str, str]) -> Iterator[Content]:
+    rows = sorted(ACTIONS, key=lambda row: _GROUPS.index(row.group))
+    for group, actions in groupby(rows, key=lambda row: row.group):
+        yield _heading(_TITLES.get(group, group))
+        for fixed in _FIXED.get(group, ()):
+            yield _row(*fixed)
+        for row in actions:
+            yield _row(spelled(keys[row.id]), row.help)
         yield Content("")
-    yield Content.styled("Numbers", "bold $text-primary")
+    yield _heading("Commands")
+    for command in COMMANDS.values():
+        yield _row(f"/{command.name} {command.arguments}".rstrip(), command.help)
+    yield Content("")
+    yield _heading("Numbers")
     for line in (NUMBERS + "\n" + _UNDER_ANSWERS).split("\n"):
         yield Content.styled(f"  {line}", FAINT)
+
+
+def _heading(text: str) -> Content:
+    return Content.styled(text, "bold $text-primary")
+
+
+def _row(left: str, right: str) -> Content:
+    first, *more = wrap(right, _TEXT_CELLS)
+    if len(left) > _KEY_CELLS:
+        left += f"\n  {'':<{_KEY_CELLS}}"
+    text = "".join([first, *(f"\n{'':<{_KEY_CELLS + 3}}{line}" for line in more)])
+    return Content.assemble(f"  {left:<{_KEY_CELLS}} ", (text, FAINT))

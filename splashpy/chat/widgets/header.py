@@ -27,12 +27,18 @@ class HeaderBar(Widget):
         self._model = ""
         self._ready: Ready | None = None
         self._used: int | None = None
+        self._words: list[str] = []
 
     def show(self, session: Session) -> None:
         """Draw this session's model from now on."""
-        seen = (session.model_name, session.engine.ready, session.context_used)
-        if seen != (self._model, self._ready, self._used):
-            self._model, self._ready, self._used = seen
+        ready = session.engine.ready
+        effort = session.settings.effort or (ready.effort_default if ready else "")
+        words = [] if session.settings.draft else ["drafts off"]
+        words += [f"effort {effort}"] if effort else []
+        used = session.counted or session.context_used
+        seen = (session.model_name, ready, used, words)
+        if seen != (self._model, self._ready, self._used, self._words):
+            self._model, self._ready, self._used, self._words = seen
             self.refresh()
 
     def render(self) -> Content:
@@ -45,6 +51,7 @@ class HeaderBar(Widget):
         if self._ready is not None and not narrow:
             word = _DRAFT_WORDS[self._ready.draft.state]
             left.append(Content.styled(word, FAINT))
+            left += [Content.styled(sanitize_line(w), FAINT) for w in self._words]
         joined = (
             Content("  ")
             .join(left)

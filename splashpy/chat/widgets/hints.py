@@ -7,13 +7,19 @@ from textual.content import Content
 from textual.widget import Widget
 
 from splashpy.chat.blocks import TAB_CELLS
+from splashpy.chat.entries import Attachment
 from splashpy.chat.theme import FAINT
-from splashpy.sanitize import sanitize
+from splashpy.sanitize import sanitize, sanitize_line
+from splashpy.units import format_bytes
 
 _KEYS = (
     ("^N", "new"),
+    ("^S", "chats"),
+    ("^L", "model"),
     ("^Y", "copy"),
-    ("alt+R", "retry"),
+    ("F2", "parameters"),
+    ("F3", "speed"),
+    ("F4", "colour drafts"),
     ("F1", "keys"),
     ("^Q", "quit"),
 )
@@ -43,6 +49,33 @@ class QueuedMessage(Widget):
         head = Content.assemble(Content.styled("next: ", "$text-warning"), first)
         room = max(self.size.width - tail.cell_length, 1)
         return Content.assemble(head.truncate(room, ellipsis=True), tail)
+
+
+class AttachedFiles(Widget):
+    """The files that are sent with the next message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._files: list[Attachment] = []
+        self.display = False
+
+    def show(self, files: list[Attachment]) -> None:
+        """Draw these, or hide when there are none."""
+        if files != self._files:
+            self._files = list(files)
+            self.display = bool(files)
+            self.refresh()
+
+    def render(self) -> Content:
+        """Their names and sizes."""
+        parts = [
+            f"⎘ {sanitize_line(f.name)} ({format_bytes(len(f.text.encode()))})"
+            for f in self._files
+        ]
+        line = Content.styled("   ".join(parts), "$text-accent")
+        tail = Content.styled("  /detach", FAINT)
+        room = max(self.size.width - tail.cell_length, 1)
+        return Content.assemble(line.truncate(room, ellipsis=True), tail)
 
 
 class HintFooter(Widget):

@@ -22,11 +22,19 @@ from textual.widget import Widget
 from splashpy.chat import meters
 from splashpy.chat.blocks import BLANK, Block, HeadBlock, Row, TextBlock
 from splashpy.chat.document import LiveDocument
-from splashpy.chat.entries import Entry, Notice, Problem, Reply, UserMessage
+from splashpy.chat.entries import (
+    Entry,
+    Message,
+    Notice,
+    Problem,
+    Reply,
+    UserMessage,
+)
 from splashpy.chat.flow import Flow
+from splashpy.chat.origin import OriginView, legend
 from splashpy.chat.theme import FAINT
 from splashpy.sanitize import sanitize, sanitize_line
-from splashpy.units import format_seconds
+from splashpy.units import format_bytes, format_seconds
 
 _THINKING_ROW = 1  # below the name
 _THOUGHT_LINES = 3  # shown while it thinks, but not more than
@@ -44,6 +52,8 @@ class MessageView(Widget):
         super().__init__(classes=type(entry).__name__.lower())
         self.entry = entry
         self.show_reasoning = False
+        self.show_origin = False
+        self._origin = OriginView()
         self._flow = Flow()
         self._document = LiveDocument()
         self._characters_read = 0
@@ -66,8 +76,20 @@ class MessageView(Widget):
         self._flow.show(list(self._blocks(now)))
         width, height = self.size
         # A new layout of the whole screen is needed only when the rows change.
-        self.refresh(layout=not width or self._flow.height(width) != height)
+        layout = not width or self._flow.height(width) != height
+        if layout:
+            # While one request for a layout is pending, Textual does not count a second
+            # one: it would take the rows that a layout in between had measured.
+            self._layout_updates += 1
+        self.refresh(layout=layout)
         return True
+
+    def colour(self, *, by_origin: bool) -> None:
+        """Show where tokens came from, or Markdown again."""
+        if self.show_origin != by_origin:
+            self.show_origin = by_origin
+            self._drawn_revision = -1
+            self.refresh_entry(self._drawn_at)
 
     def toggle_reasoning(self) -> None:
         """Show or fold what the model thought."""
@@ -83,6 +105,8 @@ class MessageView(Widget):
                 yield from self._user_blocks(self.entry)
             case Reply():
                 yield from self._reply_blocks(self.entry, now)
+            case Notice() if self.entry.remark:
+                yield from _remark_blocks(self.entry.problem)
             case Notice():
                 yield from _problem_blocks(self.entry.problem)
                 if self.entry.resolved:
@@ -91,23 +115,40 @@ class MessageView(Widget):
                     yield _step("ctrl+r starts the engine again")
 
     def _user_blocks(self, message: UserMessage) -> Iterator[Block]:
-        yield _head("You", "bold $text-accent", message.at)
+        yield _head("You", "bold $text-accent", message)
         yield TextBlock(Content(sanitize(message.text)))
-        if not message.in_history:
+        for file in message.attachments:
+            size = format_bytes(len(file.text.encode("utf-8", "replace")))
+            yield _faint(f"⎘ {sanitize_line(file.name)} ({size})")
+        if message.left_out:
+            yield _faint("not sent any more, to save context")
+        elif not message.in_history:
             yield _faint("failed, not part of the conversation")
 
     def _reply_blocks(self, reply: Reply, now: float) -> Iterator[Block]:
-        yield _head(sanitize_line(reply.name), "bold $text-primary", reply.at)
+        yield _head(sanitize_line(reply.name), "bold $text-primary", reply)
         yield from self._reasoning_blocks(reply, now)
         self._document.append(reply.text[self._characters_read :])
         self._characters_read = len(reply.text)
         if reply.state in ("complete", "partial", "failed"):
             self._document.finish()
-        yield from self._document.blocks
+        yield from self._content_blocks(reply)
         if reply.tool_text:
             yield _faint("tool call, not run:")
             yield TextBlock(Content(sanitize(reply.tool_text.strip("\n"))))
         yield from _ending_blocks(reply)
+
+    def _content_blocks(self, reply: Reply) -> Iterator[Block]:
+        if not self.show_origin:
+            yield from self._document.blocks
+            return
+        if reply.pieces:
+            yield from self._origin.blocks(reply.pieces)
+        else:
+            yield from self._document.blocks
+        if reply.text:
+            yield BLANK
+            yield legend(reply)
 
     def _reasoning_blocks(self, reply: Reply, now: float) -> Iterator[Block]:
         if not reply.reasoning:
@@ -176,8 +217,15 @@ class MessageView(Widget):
             self.toggle_reasoning()
 
 
-def _head(name: str, style: str, at: str) -> HeadBlock:
-    return HeadBlock(Content.styled(name, style), Content.styled(at, FAINT))
+def _head(name: str, style: str, message: Message) -> HeadBlock:
+    number, count = message.place
+    place = f" ‹{number}/{count}›" if count > 1 else ""
+    return HeadBlock(
+        Content.styled(name, style),
+        Content.assemble(
+            Content.styled(message.at, FAINT), Content.styled(place, "$text-accent")
+        ),
+    )
 
 
 def _faint(text: str) -> TextBlock:
@@ -213,12 +261,20 @@ def _ending_blocks(reply: Reply) -> Iterator[Block]:
     if reply.state == "partial":
         yield BLANK
         yield TextBlock(
-            Content.styled("· partial: the engine ended here", "$text-warning")
+            Content.styled(
+                "· partial: interrupted here, alt+r asks again", "$text-warning"
+            )
         )
     if reply.problem is not None:
         yield from _problem_blocks(reply.problem)
-    if reply.replaced:
-        yield _faint("answered again below")
+
+
+def _remark_blocks(remark: Problem) -> Iterator[Block]:
+    first, *more = sanitize(remark.message).split("\n")
+    mark = Content.styled("● ", "$text-success")
+    yield TextBlock(Content(first), mark, Content("  "))
+    for text in (*more, *sanitize(remark.why).split("\n")):
+        yield TextBlock(Content.styled(text, FAINT), Content("  "), Content("  "))
 
 
 def _problem_blocks(problem: Problem) -> Iterator[Block]:

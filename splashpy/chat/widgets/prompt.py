@@ -9,18 +9,24 @@ already had a line end, it was part of a paste and becomes a newline.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.timer import Timer
 from textual.widgets import TextArea
 
-from splashpy.chat.messages import PasteRefused, PromptSubmitted, QuitPressed
+from splashpy.chat.bindings import bindings
+from splashpy.chat.entries import Attachment
+from splashpy.chat.messages import Completed, PasteRefused, PromptSubmitted, QuitPressed
 from splashpy.chat.prompt_history import PromptHistory
+from splashpy.chat.widgets.popup import Choice, CompletionPopup
 from splashpy.sanitize import sanitize
 
 _LARGEST_PASTE = 1 << 20  # characters; beyond it the editor would stop answering
+_LONG_PASTE_LINES = 12
+_LONG_PASTE_CHARACTERS = 1500
 _BURST_SECONDS = 0.01  # no person presses two keys this fast
 _BURST_END_SECONDS = 0.05
 
@@ -30,13 +36,14 @@ class PromptEditor(TextArea):
 
     Its text is what is sent: control characters are made visible when they are
     pasted, so nothing invisible leaves the editor.
+
+    Attributes:
+        keep_prompt: called with every text that enters the history.
+        popup: what could be meant, where it is shown.
+        attachments: files that are sent with the message.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+j,shift+enter,alt+enter", "newline", "new line", show=False),
-        Binding("ctrl+d", "delete_or_quit", "delete or quit", show=False),
-        Binding("ctrl+underscore,super+z", "undo", "undo", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("prompt")
 
     def __init__(self) -> None:
         super().__init__(
@@ -44,10 +51,22 @@ class PromptEditor(TextArea):
         )
         self.cursor_blink = False
         self.border_subtitle = "enter send · ctrl+j new line · f1 keys"
+        self.keep_prompt: Callable[[str], object] = lambda _: None
+        self.popup: CompletionPopup | None = None
+        self.attachments: list[Attachment] = []
+        self._pastes: dict[str, str] = {}
         self._history = PromptHistory()
         self._previous_key_at = 0.0
         self._burst_newlines = 0
         self._held_enter: Timer | None = None
+
+    @property
+    def message(self) -> str:
+        """The text with every collapsed paste in full: what is sent."""
+        text = self.text
+        for label, pasted in self._pastes.items():
+            text = text.replace(label, pasted, 1)
+        return text
 
     def put(self, text: str) -> None:
         """Replace the text and set the cursor behind it."""
@@ -56,14 +75,20 @@ class PromptEditor(TextArea):
 
     def take(self) -> str:
         """Remove the text from the editor; it can be found in the history."""
-        text = self.text
+        text = self.message
         if text.strip():
-            self._history.add(text)
+            self.remember(text)
         self.text = ""
+        self._pastes = {}
         return text
 
     def remember(self, text: str) -> None:
-        """Add a text to the history that was not taken from the editor."""
+        """Add a text to the history."""
+        self._history.add(text)
+        self.keep_prompt(text)
+
+    def remember_earlier(self, text: str) -> None:
+        """Add a text of an earlier chat to the history."""
         self._history.add(text)
 
     # --- keys ---------------------------------------------------------------------
@@ -71,6 +96,8 @@ class PromptEditor(TextArea):
     async def _on_key(self, event: events.Key) -> None:
         in_burst = event.time - self._previous_key_at < _BURST_SECONDS
         self._previous_key_at = event.time
+        if self._completes(event):
+            return
         if self._held_enter is not None:
             self._release_enter(submit=not in_burst and not self._burst_newlines)
         if not in_burst:
@@ -83,6 +110,37 @@ class PromptEditor(TextArea):
             self._held_enter = self.set_timer(_BURST_END_SECONDS, self._burst_over)
         else:
             self._submit()
+
+    def _completes(self, event: events.Key) -> bool:
+        """Let the popup have the keys it knows; whether it had this one."""
+        popup = self.popup
+        if popup is None or not popup.display or popup.choice is None:
+            return False
+        match event.key:
+            case "up" | "down":
+                popup.move(-1 if event.key == "up" else 1)
+            case "tab":
+                self.complete(popup.choice)
+            case "enter" if not self.text.endswith(popup.choice.insert.rstrip()):
+                self.complete(popup.choice)
+            case _:
+                return False
+        event.stop()
+        event.prevent_default()
+        return True
+
+    def complete(self, choice: Choice) -> None:
+        """Put a choice in place of the word before the cursor."""
+        row, column = self.cursor_location
+        start = len(self.document[row][:column].rstrip()) - len(self.word)
+        self.replace(choice.insert, (row, max(start, 0)), (row, column))
+        self.post_message(Completed(choice))
+
+    @property
+    def word(self) -> str:
+        """What stands between the last space and the cursor."""
+        row, column = self.cursor_location
+        return self.document[row][:column].rpartition(" ")[2]
 
     def _burst_over(self) -> None:
         self._release_enter(submit=self._burst_newlines == 0)
@@ -99,6 +157,8 @@ class PromptEditor(TextArea):
 
     def _submit(self) -> None:
         row, column = self.cursor_location
+        if self._expand_at(row, column):
+            return
         if column and self.document[row][column - 1] == "\\":
             self.replace("\n", start=(row, column - 1), end=(row, column))
             return
@@ -129,9 +189,30 @@ class PromptEditor(TextArea):
             self.post_message(PasteRefused(len(event.text)))
             return
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
-        self._type(sanitize(text))
+        self._type(self._collapsed(sanitize(text)))
         self.scroll_cursor_visible()
         self.focus()
+
+    def _collapsed(self, text: str) -> str:
+        """A long paste as a label that stands for it."""
+        lines = text.count("\n") + 1
+        if lines < _LONG_PASTE_LINES and len(text) < _LONG_PASTE_CHARACTERS:
+            return text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        label = f"[paste {len(self._pastes) + 1} · {size}]"
+        self._pastes[label] = text
+        return label
+
+    def _expand_at(self, row: int, column: int) -> bool:
+        """Show a collapsed paste in full, when the cursor stands in its label."""
+        line = self.document[row]
+        for label, text in self._pastes.items():
+            start = line.find(label)
+            if start >= 0 and start < column < start + len(label):
+                self.replace(text, (row, start), (row, start + len(label)))
+                del self._pastes[label]
+                return True
+        return False
 
     # --- history ------------------------------------------------------------------
 

@@ -7,24 +7,25 @@ entries have one; earlier ones come back when the reader reaches the top.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from splashpy.chat.entries import Entry, Reply
+from splashpy.chat.bindings import bindings
+from splashpy.chat.entries import Entry, Message, Notice, Reply
 from splashpy.chat.widgets.message import MessageView
 
 MOST_ENTRIES = 80
 KEPT_ENTRIES = 60
 EARLIER_ENTRIES = 20
+_STEP_ROWS = 3
 
 
 class Transcript(VerticalScroll):
@@ -34,14 +35,11 @@ class Transcript(VerticalScroll):
         welcome: shown while there is no entry.
 
     Attributes:
+        chosen: the message that keys act on; None while the editor has them.
         new_rows: rows written below the screen since the reader scrolled away.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "toggle_reasoning", "thinking", show=False),
-        Binding("g", "top", "top", show=False),
-        Binding("G,end", "follow", "end", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("conversation")
 
     FOCUS_ON_CLICK = False  # who clicks on an answer goes on writing
     new_rows = reactive(0)
@@ -52,6 +50,9 @@ class Transcript(VerticalScroll):
         self._views: dict[Entry, MessageView] = {}
         self._now = 0.0
         self._hidden = 0
+        self.chosen: Message | None = None
+        self._reasoning_shown = False
+        self._by_origin = False
         self._rows_seen = 0
         self._welcome = Static(Content(welcome), id="welcome")
         self._earlier = Static(id="earlier")
@@ -69,7 +70,7 @@ class Transcript(VerticalScroll):
         """Make the widgets agree with the entries.
 
         Args:
-            entries: oldest first; they are added at the end and never move.
+            entries: oldest first; what stays keeps its order.
             now: seconds of the session's clock.
         """
         self._entries, self._now = entries, now
@@ -85,20 +86,31 @@ class Transcript(VerticalScroll):
     def _show(self, shown: Sequence[Entry]) -> bool:
         """Give every entry a widget that is up to date; whether anything changed."""
         old = self._views
-        self._views = {entry: old.get(entry) or MessageView(entry) for entry in shown}
+        self._views = {entry: old.get(entry) or self._view(entry) for entry in shown}
         changed = [view.refresh_entry(self._now) for view in self._views.values()]
         gone = [view for entry, view in old.items() if entry not in self._views]
         for view in gone:
             view.remove()
-        added = [view for entry, view in self._views.items() if entry not in old]
-        kept = next((view for entry, view in self._views.items() if entry in old), None)
-        above = list(takewhile(lambda view: view is not kept, self._views.values()))
-        if kept is not None and above:
-            self.mount(*above, before=kept)
-            added = added[len(above) :]
-        if added:
-            self.mount(*added)
+        self._mount_new(old)
         return bool(gone) or any(changed)
+
+    def _view(self, entry: Entry) -> MessageView:
+        view = MessageView(entry)
+        view.show_reasoning = self._reasoning_shown
+        view.show_origin = self._by_origin
+        return view
+
+    def _mount_new(self, old: Mapping[Entry, MessageView]) -> None:
+        """Put every new widget between the ones that were there before."""
+        waiting: list[MessageView] = []
+        for entry, view in self._views.items():
+            if entry not in old:
+                waiting.append(view)
+            elif waiting:
+                self.mount(*waiting, before=view)
+                waiting = []
+        if waiting:
+            self.mount(*waiting)
 
     @property
     def following(self) -> bool:
@@ -129,6 +141,10 @@ class Transcript(VerticalScroll):
         else:
             self.scroll_page_down(animate=False)
 
+    def action_choose(self, step: int) -> None:
+        """As ``choose``, for keys."""
+        self.choose(step)
+
     def action_top(self) -> None:
         """Go to the beginning."""
         if self.max_scroll_y:
@@ -140,12 +156,75 @@ class Transcript(VerticalScroll):
         # An anchored container may move without telling anybody.
         self.call_after_refresh(self._count_rows)
 
+    def choose(self, step: int) -> None:
+        """Choose another message, the last one at first, and show it.
+
+        Where the chosen message goes on beyond the screen, scroll instead.
+
+        Args:
+            step: -1 for the one before, 1 for the next.
+        """
+        messages = [e for e in self._views if not isinstance(e, Notice)]
+        if not messages:
+            return
+        if self.chosen not in self._views:
+            self._choose(messages[-1])
+            return
+        if self._goes_on(self._views[self.chosen], step):
+            self.scroll_relative(y=step * _STEP_ROWS, animate=False)
+            return
+        wanted = messages.index(self.chosen) + step
+        if wanted < 0 and self._hidden:
+            self.bring_earlier()
+        elif 0 <= wanted < len(messages):
+            self._choose(messages[wanted])
+
+    def select(self, message: Message | None) -> None:
+        """Choose this message, or none."""
+        self._choose(message)
+
+    def view_of(self, message: Message) -> MessageView | None:
+        """The widget of a message; None while it is not shown."""
+        return self._views.get(message)
+
+    def _choose(self, message: Message | None) -> None:
+        for entry in (self.chosen, message):
+            if entry is not None and entry in self._views:
+                self._views[entry].set_class(entry is message, "-chosen")
+        self.chosen = message
+        if message is not None:
+            self.scroll_to_widget(self._views[message], animate=False)
+
+    def _goes_on(self, view: MessageView, step: int) -> bool:
+        top = view.virtual_region.y - self.scroll_offset.y
+        bottom = top + view.virtual_region.height
+        return top < 0 if step < 0 else bottom > self.size.height
+
     def action_toggle_reasoning(self) -> None:
-        """Show or fold what the model thought, in the latest answer that did."""
-        for entry in reversed(self._views):
+        """Show or fold what the model thought: in the chosen answer, or the latest."""
+        chosen = [self.chosen] if self.chosen in self._views else reversed(self._views)
+        for entry in chosen:
             if isinstance(entry, Reply) and entry.reasoning:
                 self._views[entry].toggle_reasoning()
                 return
+
+    def colour(self, *, by_origin: bool) -> None:
+        """Show where tokens came from, in later answers too."""
+        self._by_origin = by_origin
+        for view in self._views.values():
+            view.colour(by_origin=by_origin)
+
+    @property
+    def coloured(self) -> bool:
+        """Whether it shows where tokens came from."""
+        return self._by_origin
+
+    def show_reasoning(self, *, shown: bool) -> None:
+        """Show or fold what the model thought in every answer, later ones too."""
+        self._reasoning_shown = shown
+        for entry, view in self._views.items():
+            if isinstance(entry, Reply) and view.show_reasoning != shown:
+                view.toggle_reasoning()
 
     def _keep_place(self, rows_before: int) -> None:
         added = self.virtual_size.height - rows_before

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splashpy.cli.code_blocks import code_blocks
+from splashpy.fences import code_blocks
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders about what is shown: panels, colours, thinking, themes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from splashpy.chat.screens.page import PageScreen
+from splashpy.chat.speed import speed_lines, totals
+from splashpy.errors import UsageError
+
+if TYPE_CHECKING:
+    from splashpy.chat.screens.chat import ChatScreen
+
+
+def speed(screen: ChatScreen, argument: str) -> None:
+    """Show or hide the speed panel."""
+    screen.show_panel(shown=not screen.panel.display)
+
+
+def stats(screen: ChatScreen, argument: str) -> None:
+    """Everything measured, on a page."""
+    now = screen.conversation.now()
+    lines = [*speed_lines(screen.session, now), *totals(screen.session)]
+    screen.app.push_screen(PageScreen("numbers", Content("\n").join(lines)))
+
+
+def colour(screen: ChatScreen, argument: str) -> None:
+    """Show where tokens came from, or Markdown again."""
+    transcript = screen.transcript
+    transcript.colour(by_origin=not transcript.coloured)
+
+
+def thinking(screen: ChatScreen, argument: str) -> None:
+    """Show or fold what the model thinks."""
+    if argument not in ("show", "hide"):
+        raise UsageError("/thinking show, or /thinking hide")
+    screen.transcript.show_reasoning(shown=argument == "show")
+
+
+def theme(screen: ChatScreen, argument: str) -> None:
+    """Change the colours, or list the themes."""
+    themes = screen.app.available_themes
+    if argument not in themes:
+        raise UsageError(
+            f"there is no theme {argument!r}" if argument else "which theme?",
+            why=", ".join(sorted(themes)),
+        )
+    screen.app.theme = argument

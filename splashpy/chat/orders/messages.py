@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders about messages: copy, edit, ask again, branch, switch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from splashpy.chat.entries import Entry, Message, Notice, Reply, UserMessage
+from splashpy.errors import UsageError
+from splashpy.fences import code_blocks
+
+if TYPE_CHECKING:
+    from splashpy.chat.screens.chat import ChatScreen
+
+_M = TypeVar("_M", Message, UserMessage, Reply)
+
+
+def copy(screen: ChatScreen, argument: str) -> None:
+    """Copy the last answer, the Nth message, code, or the conversation."""
+    match argument or "last":
+        case "last":
+            screen.app.copy_to_clipboard(_last_answer(screen).text)
+        case "code":
+            copy_code(screen, "")
+        case "chat":
+            parts = [f"{_speaker(m)}:\n\n{m.text}" for m in _messages(screen) if m.text]
+            screen.app.copy_to_clipboard("\n\n".join(parts))
+        case number:
+            screen.app.copy_to_clipboard(_numbered(_messages(screen), number).text)
+
+
+def copy_code(screen: ChatScreen, argument: str) -> None:
+    """Copy the last block of code; each time again, the one before it."""
+    blocks = [
+        block
+        for message in _messages(screen)
+        if isinstance(message, Reply)
+        for block in code_blocks(message.text)
+    ]
+    if not blocks:
+        raise UsageError("there is no code to copy")
+    _copy_next(screen, blocks[::-1])
+
+
+def copy_message(screen: ChatScreen, argument: str) -> None:
+    """Copy the chosen message."""
+    screen.app.copy_to_clipboard(_chosen(screen).text)
+
+
+def copy_block(screen: ChatScreen, argument: str) -> None:
+    """Copy the code of the chosen message; each time again, the next block."""
+    blocks = code_blocks(_chosen(screen).text)
+    if not blocks:
+        raise UsageError("this message holds no code")
+    _copy_next(screen, blocks)
+
+
+def edit(screen: ChatScreen, argument: str) -> None:
+    """Put a message that was sent back into the editor."""
+    messages = [m for m in _messages(screen) if isinstance(m, UserMessage)]
+    if argument:
+        message = _numbered(messages, argument)
+    elif messages:
+        message = messages[-1]
+    else:
+        raise UsageError("nothing was sent yet")
+    screen.begin_edit(message)
+
+
+def edit_chosen(screen: ChatScreen, argument: str) -> None:
+    """Put the chosen message into the editor, or the one the answer is for."""
+    chosen = _chosen(screen)
+    message = chosen.parent if isinstance(chosen, Reply) else chosen
+    if isinstance(message, UserMessage):
+        screen.begin_edit(message)
+
+
+def retry(screen: ChatScreen, argument: str) -> None:
+    """Ask again for the last answer."""
+    screen.retry(None)
+
+
+def retry_chosen(screen: ChatScreen, argument: str) -> None:
+    """Ask again for the chosen answer."""
+    chosen = _chosen(screen)
+    if not isinstance(chosen, Reply):
+        raise UsageError("choose an answer to ask for it again")
+    screen.retry(chosen)
+
+
+def branch(screen: ChatScreen, argument: str) -> None:
+    """Go on from an earlier answer."""
+    replies = [m for m in _messages(screen) if isinstance(m, Reply)]
+    if argument:
+        reply: Message = _numbered(replies, argument)
+    else:
+        reply = screen.transcript.chosen or _last_answer(screen)
+    if not isinstance(reply, Reply):
+        raise UsageError("choose an answer to go on from it")
+    if not screen.session.branch(reply):
+        raise UsageError("wait until the answer has ended")
+    screen.say("what followed is kept; write to go on from here")
+    screen.leave_conversation()
+
+
+def switch(screen: ChatScreen, argument: str) -> None:
+    """Show the version before or after the chosen message."""
+    chosen = _chosen(screen)
+    siblings = screen.session.tree.siblings(chosen)
+    if not screen.session.switch(chosen, int(argument)):
+        busy = screen.session.reply is not None
+        raise UsageError(
+            "wait until the answer has ended" if busy else "there is no other version"
+        )
+    shown = next(m for m in screen.session.tree.path() if m in siblings)
+    screen.sync()
+    screen.transcript.select(shown)
+
+
+def _messages(screen: ChatScreen) -> list[Message]:
+    entries: list[Entry] = screen.session.entries
+    return [entry for entry in entries if not isinstance(entry, Notice)]
+
+
+def _last_answer(screen: ChatScreen) -> Reply:
+    replies = [m for m in _messages(screen) if isinstance(m, Reply) and m.text]
+    if not replies:
+        raise UsageError("there is no answer yet")
+    return replies[-1]
+
+
+def _chosen(screen: ChatScreen) -> Message:
+    chosen = screen.transcript.chosen
+    if chosen is None:
+        raise UsageError("choose a message first: alt+up, or shift+tab and up")
+    return chosen
+
+
+def _numbered(messages: Sequence[_M], number: str) -> _M:
+    if not number.isdecimal() or not 1 <= int(number) <= len(messages):
+        raise UsageError(f"there is no {number!r}; count from 1 to {len(messages)}")
+    return messages[int(number) - 1]
+
+
+def _copy_next(screen: ChatScreen, blocks: list[str]) -> None:
+    """Copy the block after the one copied last, if it is one of these."""
+    last = screen.app.clipboard
+    index = blocks.index(last) + 1 if last in blocks else 0
+    screen.app.copy_to_clipboard(blocks[index % len(blocks)])
+
+
+def _speaker(message: Message) -> str:
+    return "You" if isinstance(message, UserMessage) else message.name

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders about the engine: another model, the same anew, a race, a picture, the log."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from splashpy.chat.fit import Offer, explained, verdict
+from splashpy.chat.screens.picker import PickerScreen, Row
+from splashpy.errors import ModelMissingError, ModelUnknownError, UsageError
+
+if TYPE_CHECKING:
+    from splashpy.chat.screens.chat import ChatScreen
+
+
+def choose(screen: ChatScreen, argument: str) -> None:
+    """Load another model: the one named, else one from a list."""
+    if argument:
+        _switch(screen, _named(screen.conversation.machine.offers(), argument))
+        return
+    screen.app.run_worker(lambda: _list(screen), thread=True)
+
+
+def _list(screen: ChatScreen) -> None:
+    """Read the disk away from the interface, then show what is there."""
+    offers = screen.conversation.machine.offers()
+    screen.app.call_from_thread(_show, screen, offers)
+
+
+def _show(screen: ChatScreen, offers: list[Offer]) -> None:
+    by_name = {offer.name: offer for offer in offers}
+
+    def rows(query: str) -> list[Row]:
+        wanted = query.lower()
+        return [_row(screen, offer) for offer in offers if wanted in offer.name.lower()]
+
+    def chosen(name: str | None) -> None:
+        if name is not None:
+            screen.attempt(lambda: _ask(screen, by_name[name]))
+
+    screen.app.push_screen(
+        PickerScreen("models", rows, empty="no model has this in its name"), chosen
+    )
+
+
+def _row(screen: ChatScreen, offer: Offer) -> Row:
+    session = screen.session
+    device = session.engine.device
+    judged = verdict(offer, device, screen.conversation.machine.free_memory())
+    present = "▸ " if offer.path == session.load.model else "  "
+    used = f"   {offer.last_used}" if offer.last_used else ""
+    return Row(
+        offer.name,
+        f"{judged.mark} {present}{offer.name}",
+        f"{judged.text}{used}",
+        explained(offer, device),
+    )
+
+
+def _ask(screen: ChatScreen, offer: Offer) -> None:
+    """Load it; where it does not fit, only after a second look."""
+    judged = verdict(offer, screen.session.engine.device, None)
+    if judged.mark != "✗":
+        _switch(screen, offer)
+        return
+    rows = [
+        Row("no", "keep the present model", detail=judged.text),
+        Row("yes", f"load {offer.name} anyway", detail=explained(offer, None)),
+    ]
+
+    def decided(key: str | None) -> None:
+        if key == "yes":
+            screen.attempt(lambda: _switch(screen, offer))
+
+    screen.app.push_screen(
+        PickerScreen("it does not fit", lambda _: rows, empty=""), decided
+    )
+
+
+def _switch(screen: ChatScreen, offer: Offer) -> None:
+    if not offer.path:
+        raise ModelMissingError(
+            f"{offer.name} is not on this machine", fix=[f"splashpy pull {offer.name}"]
+        )
+    screen.conversation.change_model(offer)
+    screen.sync()
+
+
+def _named(offers: list[Offer], name: str) -> Offer:
+    found = next((offer for offer in offers if offer.name == name), None)
+    if found is None:
+        near = get_close_matches(name, [offer.name for offer in offers], cutoff=0.3)
+        raise ModelUnknownError(
+            f"no model is called {name!r}", why=f"nearest: {', '.join(near)}"
+        )
+    return found
+
+
+def again(screen: ChatScreen, argument: str) -> None:
+    """End the engine and start it again."""
+    screen.conversation.restart()
+    screen.sync()
+
+
+def screenshot(screen: ChatScreen, argument: str) -> None:
+    """Save a picture of the screen, as SVG."""
+    path = screen.app.save_screenshot(argument or None, path=None)
+    screen.say(f"saved: {path}")
+
+
+def race(screen: ChatScreen, argument: str) -> None:
+    """Answer the last message with drafts and without, and compare."""
+    ready = screen.session.engine.ready
+    if ready is not None and ready.draft.state == "off":
+        raise UsageError("there are no drafts to race", why=ready.draft.reason)
+    if not screen.conversation.race():
+        raise UsageError("send a message first; /race answers it again, twice")
+    screen.transcript.action_follow()
+    screen.sync()

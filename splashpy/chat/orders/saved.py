@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders about saved conversations: list, open, rename, delete, export, import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splashpy.chat import exchange
+from splashpy.chat.keeper import new_id, utc_now
+from splashpy.chat.saved import SavedConversation
+from splashpy.chat.screens.ask import AskScreen
+from splashpy.chat.screens.picker import Deed, PickerScreen, Row
+from splashpy.chat.store import Summary
+from splashpy.errors import UsageError
+
+if TYPE_CHECKING:
+    from splashpy.chat.screens.chat import ChatScreen
+
+
+def chats(screen: ChatScreen, argument: str) -> None:
+    """List the saved conversations; the chosen one is opened."""
+    archive = screen.conversation.archive
+    screen.conversation.keep()
+    archive.flush()
+
+    def rows(query: str) -> list[Row]:
+        found = archive.ask(lambda store: store.summaries(query))
+        return [_row(summary, archive.conversation) for summary in found]
+
+    def chosen(name: str | None) -> None:
+        if name is not None and name != archive.conversation:
+            screen.attempt(lambda: _open(screen, name))
+
+    screen.app.push_screen(
+        PickerScreen(
+            "conversations",
+            rows,
+            empty="nothing is saved that contains this",
+            deeds=_deeds(screen),
+            query=argument,
+        ),
+        chosen,
+    )
+
+
+def _row(summary: Summary, present: str | None) -> Row:
+    marks = ("▸ " if summary.id == present else "") + ("★ " if summary.pinned else "")
+    when = summary.updated_at[:16].replace("T", " ")
+    return Row(
+        summary.id,
+        marks + (summary.title or "(no text)"),
+        f"{summary.messages} messages  {when}",
+        f"splashpy chat -r {summary.id}   {summary.model}",
+    )
+
+
+def _deeds(screen: ChatScreen) -> dict[str, Deed]:
+    archive = screen.conversation.archive
+
+    def pin(name: str) -> bool:
+        found = archive.ask(lambda store: store.summaries())
+        pinned = next((s.pinned for s in found if s.id == name), False)
+        archive.do(lambda store: store.pin(name, pinned=not pinned))
+        archive.flush()
+        return True
+
+    def delete(name: str) -> bool:
+        if name == archive.conversation:
+            screen.conversation.begin_anew()
+            screen.sync()
+        archive.do(lambda store: store.delete(name))
+        archive.flush()
+        return True
+
+    def retitle(name: str) -> bool:
+        screen.app.pop_screen()
+        # From the conversation's own loop: the list's ends with the list.
+        screen.call_later(_ask_title, screen, name)
+        return False
+
+    def write(name: str) -> bool:
+        saved = archive.ask(lambda store: store.read(name))
+        screen.attempt(lambda: _export(screen, saved, "md", ""))
+        return False
+
+    return {
+        "ctrl+t": Deed("title", retitle),
+        "ctrl+o": Deed("pin", pin),
+        "ctrl+e": Deed("export", write),
+        "ctrl+x": Deed("delete", delete, twice=True),
+    }
+
+
+def _ask_title(screen: ChatScreen, name: str) -> None:
+    archive = screen.conversation.archive
+
+    def named(title: str | None) -> None:
+        if title:
+            archive.do(lambda store: store.rename(name, title))
+        chats(screen, "")
+
+    screen.app.push_screen(AskScreen("new title"), named)
+
+
+def _open(screen: ChatScreen, name: str) -> None:
+    draft = screen.conversation.open(name)
+    screen.prompt.put(draft.unsent)
+    screen.transcript.action_follow()
+    screen.sync()
+
+
+def rename(screen: ChatScreen, argument: str) -> None:
+    """Give the conversation another title."""
+    archive, name = screen.conversation.archive, _present(screen)
+    if not argument:
+        raise UsageError("/rename needs a title")
+    archive.do(lambda store: store.rename(name, argument))
+    screen.say(f"renamed: {argument}")
+
+
+def delete(screen: ChatScreen, argument: str) -> None:
+    """Delete the conversation, once its name is repeated."""
+    archive, name = screen.conversation.archive, _present(screen)
+    if argument != "now":
+        raise UsageError(
+            "this deletes the conversation and all its branches",
+            fix=["/delete now", "/export json keeps a copy"],
+        )
+    screen.conversation.begin_anew()
+    archive.do(lambda store: store.delete(name))
+    screen.say("deleted")
+    screen.sync()
+
+
+def export(screen: ChatScreen, argument: str) -> None:
+    """Write the conversation to a file, as Markdown or JSON."""
+    form, _, path = argument.partition(" ")
+    if form not in ("", "md", "json"):
+        form, path = ("json" if argument.endswith(".json") else "md"), argument
+    archive, name = screen.conversation.archive, _present(screen)
+    screen.conversation.keep()
+    archive.flush()
+    saved = archive.ask(lambda store: store.read(name))
+    _export(screen, saved, form or "md", path.strip())
+
+
+def _export(screen: ChatScreen, saved: SavedConversation, form: str, path: str) -> None:
+    text = (
+        exchange.to_json(saved)
+        if form == "json"
+        else exchange.to_markdown(saved, reasoning=True)
+    )
+    target = Path(path or exchange.file_name(saved, form)).expanduser()
+    exchange.write_text(target, text)
+    screen.say(f"written: {target}")
+
+
+def read(screen: ChatScreen, argument: str) -> None:
+    """Open an exported conversation, as a copy."""
+    if not argument:
+        raise UsageError("/import needs the path of an exported JSON file")
+    archive = screen.conversation.archive
+    saved = exchange.read_json(
+        Path(argument).expanduser(), new_id=lambda: new_id(utc_now())
+    )
+    archive.do(lambda store: store.write(saved, saved.messages))
+    archive.flush()
+    _open(screen, saved.id)
+    screen.say(f"imported: {saved.title}")
+
+
+def _present(screen: ChatScreen) -> str:
+    name = screen.conversation.archive.conversation
+    if name is None:
+        raise UsageError("nothing was said yet")
+    return name

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which function each order calls: the names of slash commands, and of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from splashpy.chat.orders import (
+    context,
+    files,
+    looks,
+    messages,
+    models,
+    parameters,
+    saved,
+    session,
+)
+
+if TYPE_CHECKING:
+    from splashpy.chat.screens.chat import ChatScreen
+
+Order = Callable[["ChatScreen", str], None]
+
+ORDERS: Mapping[str, Order] = {
+    "help": session.help_page,
+    "new": session.new,
+    "retry": messages.retry,
+    "edit": messages.edit,
+    "branch": messages.branch,
+    "copy": messages.copy,
+    "chats": saved.chats,
+    "rename": saved.rename,
+    "delete": saved.delete,
+    "export": saved.export,
+    "import": saved.read,
+    "system": parameters.system,
+    "set": parameters.change,
+    "parameters": parameters.page,
+    "effort": parameters.effort,
+    "seed": parameters.seed,
+    "draft": parameters.draft,
+    "editor": parameters.editor,
+    "attach": files.attach,
+    "detach": files.detach,
+    "context": context.show,
+    "compact": context.compact,
+    "model": models.choose,
+    "reload": models.again,
+    "race": models.race,
+    "screenshot": models.screenshot,
+    "stats": looks.stats,
+    "speed": looks.speed,
+    "colour": looks.colour,
+    "thinking": looks.thinking,
+    "theme": looks.theme,
+    "quit": session.leave,
+    "copy_code": messages.copy_code,
+    "copy_message": messages.copy_message,
+    "copy_block": messages.copy_block,
+    "edit_chosen": messages.edit_chosen,
+    "retry_chosen": messages.retry_chosen,
+    "switch": messages.switch,
+}

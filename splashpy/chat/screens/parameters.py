@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of parameters: a field each, checked while one types."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label, Static, TextArea
+
+from splashpy.chat.parameters import TABLE, changed, default, shown
+from splashpy.chat.settings import ChatSettings
+from splashpy.chat.theme import FAINT
+from splashpy.errors import UsageError
+from splashpy.protocol import Ready
+from splashpy.sanitize import sanitize, sanitize_line
+
+
+class ParametersScreen(ModalScreen[ChatSettings | None]):
+    """Returns the changed settings, or None.
+
+    Args:
+        settings: present ones.
+        ready: what the model offers, as far as known.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
+        Binding("ctrl+s,f2", "apply", "apply", show=False, priority=True),
+        Binding("down", "app.focus_next", "next", show=False),
+        Binding("up", "app.focus_previous", "previous", show=False),
+    ]
+
+    def __init__(self, settings: ChatSettings, ready: Ready | None):
+        super().__init__()
+        self._settings = settings
+        self._ready = ready
+
+    def compose(self) -> ComposeResult:
+        """A row for each parameter, then the system prompt."""
+        with VerticalScroll(id="parameters") as page:
+            page.border_title = "parameters of this conversation"
+            page.can_focus = False  # the first field has the cursor
+            page.border_subtitle = "enter or F2 applies · esc leaves them"
+            for name in TABLE:
+                usual = sanitize_line(default(name, self._ready))
+                with Horizontal(classes="parameter"):
+                    yield Label(name)
+                    yield Input(shown(self._settings, name), placeholder=usual, id=name)
+                    yield Static(
+                        Content.styled(TABLE[name].help, FAINT),
+                        id=f"{name}-note",
+                        classes="note",
+                    )
+            yield Label("system prompt")
+            system = TextArea(
+                sanitize(self._settings.system or ""), id="system", tab_behavior="focus"
+            )
+            system.cursor_blink = False
+            yield system
+
+    @on(Input.Changed)
+    def _check(self, event: Input.Changed) -> None:
+        name = event.input.id or ""
+        note = self.query_one(f"#{name}-note", Static)
+        try:
+            changed(self._settings, name, event.value, self._ready)
+        except UsageError as error:
+            note.update(Content.styled(sanitize_line(error.why), "$text-error"))
+        else:
+            note.update(Content.styled(TABLE[name].help, FAINT))
+
+    @on(Input.Submitted)
+    def action_apply(self) -> None:
+        """Return the settings; a field that is not allowed keeps the page open."""
+        settings = self._settings
+        for name in TABLE:
+            field = self.query_one(f"#{name}", Input)
+            try:
+                settings = changed(settings, name, field.value, self._ready)
+            except UsageError:
+                field.focus()
+                self.app.bell()
+                return
+        area = self.query_one("#system", TextArea)
+        if area.text.strip() != sanitize(self._settings.system or "").strip():
+            settings = replace(settings, system=area.text.strip() or None)
+        self.dismiss(settings)
