@@ -149,9 +149,13 @@ class CapacityError(SplashError):
 
 
 class ContextLengthError(CapacityError):
-    """Prompt and answer together exceed the context."""
+    """Prompt and answer together exceed the context.
+
+    ``prompt_tokens``: how long the prompt is; 0 where that is not known.
+    """
 
     code = "E-CONTEXT"
+    prompt_tokens: int = 0
 
 
 class DiskSpaceError(CapacityError):

@@ -8,6 +8,7 @@ other. Whoever holds the engine hands requests over and gets events back through
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -44,6 +45,9 @@ class _Job:
     accepted_at: float
 
 
+_Entry = tuple[bool, int, _Job | LoadRequest | None]
+"""False first: a request in the foreground; then in order of arrival."""
+
 Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress
 Emit = Callable[[Emitted], None]
 
@@ -58,7 +62,8 @@ class Engine:
 
     def __init__(self, emit: Emit):
         self._emit = emit
-        self._jobs: queue.SimpleQueue[_Job | LoadRequest | None] = queue.SimpleQueue()
+        self._jobs: queue.PriorityQueue[_Entry] = queue.PriorityQueue()
+        self._arrivals = itertools.count()
         self._lock = threading.Lock()
         self._waiting: list[str] = []
         self._cancelled: set[str] = set()
@@ -72,20 +77,23 @@ class Engine:
 
     def load(self, request: LoadRequest) -> None:
         """Load a model; answered by progress, then ``Loaded`` or ``LoadFailed``."""
-        self._jobs.put(request)
+        self._put(request)
 
     def unload(self) -> None:
         """Free the model once the requests before this call are answered."""
-        self._jobs.put(None)
+        self._put(None)
 
     def submit(self, request: GenerationRequest) -> None:
-        """Queue a request; answered by events that end in Finished or Failed."""
+        """Queue a request; answered by events that end in Finished or Failed.
+
+        One in the foreground runs before those that wait.
+        """
         with self._lock:
             position = len(self._waiting)
             self._waiting.append(request.id)
         if position:
             self._emit(Waiting(request.id, position))
-        self._jobs.put(_Job(request, perf_counter()))
+        self._put(_Job(request, perf_counter()), waits=not request.foreground)
 
     def cancel(self, request_id: str) -> None:
         """Stop a waiting or running request at the next safe point."""
@@ -96,12 +104,15 @@ class Engine:
     def close(self, timeout: float | None = None) -> None:
         """Cancel everything and end the thread; waits ``timeout`` seconds for it."""
         self._closing = True
-        self._jobs.put(None)
+        self._put(None)
         self._thread.join(timeout)
+
+    def _put(self, job: _Job | LoadRequest | None, *, waits: bool = True) -> None:
+        self._jobs.put((waits, next(self._arrivals), job))
 
     def _run(self) -> None:
         while not self._closing:
-            job = self._jobs.get()
+            _, _, job = self._jobs.get()
             if isinstance(job, LoadRequest):
                 self._load(job)
             elif isinstance(job, _Job):

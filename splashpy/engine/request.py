@@ -32,6 +32,7 @@ class GenerationRequest:
         stop_token_ids: any of them ends the answer.
         draft: False decodes one token at a time.
         prefill_only: read the prompt, answer nothing.
+        foreground: runs before requests that wait.
     """
 
     id: str
@@ -43,6 +44,7 @@ class GenerationRequest:
     stop_token_ids: frozenset[int] = frozenset()
     draft: bool = True
     prefill_only: bool = False
+    foreground: bool = False
 
 
 @dataclass(frozen=True, slots=True)
