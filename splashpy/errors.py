@@ -30,6 +30,9 @@
     ├── ExtractError                the answer holds no code block          exit 1
     ├── ModelResultError            the model computed NaN                  exit 1
     ├── RequestCancelled            nobody is waiting any more; never shown
+    ├── ServerError                 a server cannot be started or found     exit 7
+    │   ├── PortError               the port is taken                       exit 7
+    │   └── NoServerError           no server answers                       exit 7
     ├── EngineDiedError             the engine process ended                exit 9
     │   └── EngineStuckError        the engine does not answer              exit 9
     └── InternalError               a bug                                   exit 1
@@ -233,6 +236,25 @@ class RequestCancelled(SplashError):  # noqa: N818 - not a failure
 
     def __init__(self) -> None:
         super().__init__("cancelled")
+
+
+class ServerError(SplashError):
+    """A server cannot be started, found or stopped."""
+
+    code = "E-SERVER"
+    exit_code = 7
+
+
+class PortError(ServerError):
+    """The port is taken, or the address is not of this machine."""
+
+    code = "E-PORT"
+
+
+class NoServerError(ServerError):
+    """No server of splashpy answers."""
+
+    code = "E-NO-SERVER"
 
 
 class EngineDiedError(SplashError):

@@ -184,7 +184,7 @@ class Turn:
             self._emit(self._splitter.switch(token_id), parts)
         elif self._calling and not was_inside and self._calling.is_marker(token_id):
             self._emit(self._splitter.feed(self._detokenizer.flush()), parts)
-            self._emit(self._splitter.flush(), parts)
+            self._emit(self._splitter.interrupt(), parts)
             for event in self._calling.marker(token_id):
                 self._take(event, parts)
         elif token_id not in self._silent:
