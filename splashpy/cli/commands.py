@@ -51,6 +51,11 @@ COMMANDS: dict[str, CommandEntry] = {
     "unpack": CommandEntry(
         "unpack:UNPACK", "take a package apart", "Models", "PACKAGE -o DIR"
     ),
+    "serve": CommandEntry(
+        "serve:SERVE", "an endpoint for editors and agents", "Serve", "[MODEL]"
+    ),
+    "ps": CommandEntry("servers:PS", "servers that run", "Serve"),
+    "stop": CommandEntry("servers:STOP", "stop a server", "Serve", "[PORT]"),
     "verify": CommandEntry(
         "verify:VERIFY", "prove that drafts change nothing", "Prove", "[MODEL]"
     ),
@@ -85,13 +90,9 @@ def nearest(word: str, names: Sequence[str]) -> list[str]:
 
 def overview() -> str:
     """What bare ``splashpy`` prints: at most 24 lines of at most 80 columns."""
-    lines = ["splashpy: local speculative decoding for Apple silicon"]
+    lines = ["splashpy: local speculative decoding for Apple silicon", ""]
     width = max(len(f"{name} {row.synopsis}") for name, row in listed().items())
-    group = ""
     for name, row in listed().items():
-        if row.group != group:
-            lines.append("")
-            group = row.group
         call = f"{name} {row.synopsis}".rstrip()
         lines.append(f"  splashpy {call:<{width}}  {row.help}")
     lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]

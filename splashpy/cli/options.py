@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from splashpy.cli import values
 from splashpy.cli.option import Option
 from splashpy.cli.packing_options import PACKING_ROWS
+from splashpy.cli.server_options import SERVER_ROWS
 from splashpy.cli.training_options import TRAINING_ROWS
 
 _TRUE_WORDS = ("1", "ON", "YES", "TRUE")  # the spellings huggingface_hub accepts
@@ -244,6 +245,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             hidden=True,
         ),
     ),
+    **SERVER_ROWS,
     **PACKING_ROWS,
     **TRAINING_ROWS,
     "Common": (
@@ -276,6 +278,9 @@ VARIABLES: dict[str, str] = {
     "SPLASHPY_HOME": "one directory for all of splashpy's files",
     "SPLASHPY_CACHE": "directory for files that may be deleted at any time",
     "SPLASHPY_MAX_CONTEXT": "as --max-context",
+    "SPLASHPY_HOST": "as --host of splashpy serve",
+    "SPLASHPY_PORT": "as --port of splashpy serve",
+    "SPLASHPY_API_KEY": "as --api-key; other programs cannot see it in ps",
     "SPLASHPY_BLAS": "Linux: auto, reference, or the path of a BLAS library",
     "HF_HUB_OFFLINE": "1: never use the network (TRANSFORMERS_OFFLINE too)",
     "HF_TOKEN": "key for gated and private repositories",

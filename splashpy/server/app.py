@@ -16,7 +16,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from splashpy.protocol import Counted
-from splashpy.server import chat, models, tokens
+from splashpy.server import chat, messages, models, tokens
 from splashpy.server.bodies import parse_object, read_bytes
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.errors import ApiError
@@ -85,6 +85,20 @@ class Handlers:
             ),
             (
                 "POST",
+                ("/v1/messages", "/messages", "/v1/v1/messages"),
+                self._generating("messages", messages.read),
+            ),
+            (
+                "POST",
+                (
+                    "/v1/messages/count_tokens",
+                    "/messages/count_tokens",
+                    "/v1/v1/messages/count_tokens",
+                ),
+                self._asking(self._count_messages),
+            ),
+            (
+                "POST",
                 ("/v1/chat/completions/input_tokens",),
                 self._asking(self._count_chat),
             ),
@@ -134,6 +148,10 @@ class Handlers:
     async def _count_chat(self, endpoint: Endpoint, body: Fields) -> Any:
         found = await tokens.counted(endpoint, chat.read_command(body, endpoint))
         return {"object": "response.input_tokens", "input_tokens": found.tokens}
+
+    async def _count_messages(self, endpoint: Endpoint, body: Fields) -> Any:
+        found = await tokens.counted(endpoint, messages.read_command(body, endpoint))
+        return {"input_tokens": found.tokens}
 
     async def _tokenize(self, endpoint: Endpoint, body: Fields) -> Any:
         if not body.has("messages"):

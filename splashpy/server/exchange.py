@@ -155,9 +155,10 @@ class Answering:
 
     async def _accepted(self, running: Running) -> None:
         try:
-            while not isinstance(await running.next(None), Accepted):
-                pass
-            if self._ask.stream and len(self._outcomes) == 1:
+            event = await running.next(None)
+            if not isinstance(event, Accepted):
+                self._first = event  # an engine that says nothing of accepting
+            elif self._ask.stream and len(self._outcomes) == 1:
                 self._first = await self._admitted(running)
         except TooLongError as error:
             raise TooLongError(error.tokens, error.context, self._ask.param) from None
