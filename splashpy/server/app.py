@@ -16,7 +16,15 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from splashpy.protocol import Counted
-from splashpy.server import chat, messages, models, tokens
+from splashpy.server import (
+    chat,
+    completions,
+    messages,
+    models,
+    native,
+    responses,
+    tokens,
+)
 from splashpy.server.bodies import parse_object, read_bytes
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.errors import ApiError
@@ -59,6 +67,7 @@ class Handlers:
 
     def __init__(self, endpoint: Endpoint):
         self._endpoint = endpoint
+        self._store = responses.ResponseStore()
         self.paths: set[str] = set()
 
     def routes(self) -> list[Route]:
@@ -82,6 +91,33 @@ class Handlers:
                     "/v1/v1/chat/completions",
                 ),
                 self._generating("chat", chat.read),
+            ),
+            (
+                "POST",
+                ("/v1/responses", "/responses", "/v1/v1/responses"),
+                self._generating("responses", self._read_response),
+            ),
+            (
+                "POST",
+                ("/v1/responses/input_tokens",),
+                self._asking(self._count_response),
+            ),
+            ("GET", ("/v1/responses/{id}",), self._response),
+            ("DELETE", ("/v1/responses/{id}",), self._forget_response),
+            (
+                "POST",
+                ("/v1/completions", "/completions"),
+                self._generating("completions", completions.read),
+            ),
+            (
+                "POST",
+                ("/completion",),
+                self._generating("completion", native.read_completion),
+            ),
+            (
+                "POST",
+                ("/infill",),
+                self._generating("infill", native.read_infill),
             ),
             (
                 "POST",
@@ -144,6 +180,20 @@ class Handlers:
             return json_response(await answer(endpoint, body))
 
         return handler
+
+    def _read_response(self, body: Fields, endpoint: Endpoint) -> Ask:
+        return responses.read(body, endpoint, self._store)
+
+    async def _count_response(self, endpoint: Endpoint, body: Fields) -> Any:
+        command = responses.read_command(body, endpoint, self._store)
+        found = await tokens.counted(endpoint, command)
+        return {"object": "response.input_tokens", "input_tokens": found.tokens}
+
+    async def _response(self, request: Request) -> Response:
+        return json_response(self._store.get(request.path_params["id"]))
+
+    async def _forget_response(self, request: Request) -> Response:
+        return json_response(self._store.delete(request.path_params["id"]))
 
     async def _count_chat(self, endpoint: Endpoint, body: Fields) -> Any:
         found = await tokens.counted(endpoint, chat.read_command(body, endpoint))

@@ -17,7 +17,7 @@ from splashpy.server.outcome import (
     Outcome,
     extension,
     openai_usage,
-    progress,
+    prompt_progress,
     timings,
 )
 from splashpy.server.reading import (
@@ -29,6 +29,7 @@ from splashpy.server.reading import (
     refuse_media,
     unsupported,
 )
+from splashpy.server.responses import input_messages
 from splashpy.server.streaming import DONE, data
 from splashpy.server.tools import read_offer
 
@@ -92,6 +93,8 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
         ApiError: it cannot be answered as asked.
     """
     messages = body.items("messages")
+    if not messages and body.has("input"):
+        messages = input_messages(body)  # some editors mix the two shapes
     if not messages:
         raise ApiError("invalid_value", "messages is empty", param="messages")
     refuse_media(messages, "messages")
@@ -335,4 +338,4 @@ def _runs(event: Cycle) -> Iterator[tuple[str, str]]:
 
 
 def _progress(prefill: Prefill | None) -> dict[str, Any]:
-    return {} if prefill is None else {"prompt_progress": progress(prefill)}
+    return {} if prefill is None else {"prompt_progress": prompt_progress(prefill)}

@@ -214,6 +214,11 @@ def from_failure(failure: Any, context: int, param: str = "messages") -> ApiErro
     return ApiError(code, message)
 
 
+def bug() -> ApiError:
+    """The error of a request that met a bug; it tells nothing of its inside."""
+    return ApiError("internal_error", "a bug in splashpy; the server's log says more")
+
+
 def engine_away(error: SplashError) -> ApiError:
     """The error of a request whose engine died under it."""
     return ApiError("engine_recovering", f"the engine is restarted: {error.message}")

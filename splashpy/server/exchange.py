@@ -34,7 +34,7 @@ from splashpy.protocol import (
 from splashpy.server.bodies import DisconnectedError
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.engine import Running, new_id
-from splashpy.server.errors import ApiError, TooLongError
+from splashpy.server.errors import ApiError, TooLongError, bug
 from splashpy.server.gate import json_response
 from splashpy.server.outcome import Outcome
 from splashpy.server.streaming import EventStream, disconnected
@@ -189,6 +189,12 @@ class Answering:
             self._result = "error"
             for chunk in shape.fail(error):
                 yield chunk
+        except Exception:
+            # A stream that just ends looks like a complete answer to its reader.
+            self._result = "error"
+            for chunk in shape.fail(bug()):
+                yield chunk
+            raise
 
     async def _frames(self, outcome: Outcome) -> AsyncIterator[bytes]:
         """The frames of one answer, with signs of life in its silences."""

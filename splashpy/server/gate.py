@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from splashpy.server import access
 from splashpy.server.bodies import DisconnectedError, too_large
-from splashpy.server.errors import ApiError, Dialect, to_json
+from splashpy.server.errors import ApiError, Dialect, bug, to_json
 from splashpy.server.settings import ServerSettings
 
 _HEALTH = ("/health", "/v1/health", "/healthz", "/ping")
@@ -90,8 +90,7 @@ class Gate:
             return
         except Exception as error:  # noqa: BLE001 - one request must not end the server
             self._failed(error)
-            message = "a bug in splashpy; the server's log says more"
-            await passage.refuse(ApiError("internal_error", message), receive)
+            await passage.refuse(bug(), receive)
 
     def _preflight(self, passage: _Passage) -> bool:
         """Check a request; whether it only asks what it may do.
@@ -163,9 +162,9 @@ class _Passage:
         await self._send(message)
 
     async def refuse(self, error: ApiError, receive: Receive) -> None:
-        """Answer with an error; where an answer has begun, cut it off."""
+        """Answer with an error, unless an answer has begun."""
         if self._started:
-            raise error
+            return  # the stream has told of it, as far as it could
         headers = dict(error.fault.headers)
         if error.code in ("request_too_large", "upload_timeout"):
             headers["connection"] = "close"  # the rest of the body is not read

@@ -15,7 +15,7 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
-from splashpy.server.outcome import Block, Outcome, extension, progress
+from splashpy.server.outcome import Block, Outcome, extension, prompt_progress
 from splashpy.server.reading import media, read_sampling, unsupported
 from splashpy.server.streaming import event
 from splashpy.server.tools import Offer, check_offer, function_tool
@@ -393,4 +393,4 @@ def _stop(outcome: Outcome) -> tuple[str, str | None]:
 
 
 def _progress(prefill: Prefill | None) -> dict[str, Any]:
-    return {} if prefill is None else {"prompt_progress": progress(prefill)}
+    return {} if prefill is None else {"prompt_progress": prompt_progress(prefill)}

@@ -45,6 +45,7 @@ class Outcome:
         limited: the server stopped it, for time or indentation.
         prompt: tells answers to the same prompt from others.
         first_at: when its first token came, in seconds of the event loop.
+        begun: something of it was written.
     """
 
     call_prefix: str = "call_"
@@ -55,6 +56,7 @@ class Outcome:
     limited: bool = False
     prompt: str = ""
     first_at: float = 0.0
+    begun: bool = False
 
     def take(self, event: Event, new_id: str = "") -> None:
         """Note an event; ``new_id`` is for a call the model gave no id."""
@@ -200,7 +202,7 @@ def extension(done: Done) -> dict[str, Any]:
     }
 
 
-def progress(prefill: Prefill) -> dict[str, Any]:
+def prompt_progress(prefill: Prefill) -> dict[str, Any]:
     """``prompt_progress`` as llama.cpp reports it."""
     return {
         "total": prefill.total,

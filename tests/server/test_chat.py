@@ -344,6 +344,87 @@ def test_an_answer_that_was_begun_is_continued(server: Running, script: Script) 
     assert reply.json["choices"][0]["message"]["content"] == " is Paris."
 
 
+def test_a_body_in_the_shape_of_responses_is_answered_as_a_chat(
+    server: Running, script: Script
+) -> None:
+    script.say("</think>Yes.<|im_end|>")
+    items = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
+
+    reply = server.post("/v1/chat/completions", {"input": items, "tools": TOOLS[:0]})
+
+    assert reply.json["choices"][0]["message"]["content"] == "Yes."
+
+
+def test_what_clients_send_beyond_the_known_is_ignored(server: Running) -> None:
+    extras = {
+        "store": False,
+        "stream_options": None,
+        "prompt_cache_key": "x",
+        "verbosity": "low",
+        "service_tier": "auto",
+        "metadata": {},
+        "user": "u",
+        "prediction": {"type": "content", "content": "x"},
+        "modalities": ["text"],
+        "cache_prompt": True,
+        "samplers": ["top_k"],
+        "typical_p": 1.0,
+        "mirostat": 0,
+        "novelty": {"a": [1]},
+        "response_format": {"type": "json_schema", "json_schema": None},
+        "max_completion_tokens": None,
+        "reasoning_effort": None,
+        "web_search_options": {},
+    }
+    tools = [*TOOLS, {"type": "web_search"}, {"type": "function", "name": "flat"}]
+
+    assert chat(server, **extras, tools=tools).status == 200
+    ignored = server.get("/status").json["http"]["ignored_fields"]
+    assert ignored > 0
+
+
+def test_history_of_every_kind_is_taken(server: Running, script: Script) -> None:
+    history = [
+        {"role": "developer", "content": "Be an agent."},
+        {"role": "system", "content": "And brief."},
+        {"role": "user", "content": [{"type": "text", "text": ""}, "a", "b"]},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "Hm.",
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "look", "arguments": '{"where": "here"}'},
+                },
+                {"function": {"name": "look", "arguments": '{"where": "he'}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "nothing"},
+        {"role": "system", "content": "Later."},
+        {"role": "user", "content": "so?"},
+    ]
+
+    assert chat(server, messages=history, tools=TOOLS).status == 200
+    tokens = list(script.requests[-1].token_ids)
+    text = server.post("/detokenize", {"tokens": tokens}).json["content"]
+    assert "None" not in text
+    assert "Incomplete tool call: look" in text
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "novelty"}]
+)
+def test_a_part_that_is_no_text_is_refused_by_name(
+    server: Running, part: dict[str, Any]
+) -> None:
+    reply = chat(server, messages=[{"role": "user", "content": [part]}])
+
+    assert reply.status == 400
+    assert part["type"] in reply.json["error"]["message"]
+
+
 def test_an_error_in_the_middle_is_an_event_and_the_end(
     server: Running, script: Script
 ) -> None:
