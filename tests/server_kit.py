@@ -116,7 +116,12 @@ class Script:
     cancelled: list[str] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
     gate: threading.Event | None = None
-    load_error: SplashError | None = None
+
+    def begin(self) -> None:
+        """Forget everything."""
+        self.answers = [Said()]
+        self.requests, self.cancelled, self.ended = [], [], []
+        self.gate = None
 
     def say(self, *texts: Any, **fields: Any) -> None:
         """The next answer."""
@@ -315,6 +320,12 @@ class Running:
         self._up.set()
         await self.server.run()
         await engine.close()
+
+    @property
+    def engine_started(self) -> bool:
+        """Whether the host of the first engine exists."""
+        link = self.endpoint.engine._link
+        return link is not None and link._client is not None
 
     @property
     def url(self) -> str:

@@ -8,6 +8,7 @@ there because people write ``/v1`` into the address of SDKs that add it themselv
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from importlib import resources
 from typing import Any
 
 from starlette.requests import Request
@@ -77,6 +78,7 @@ class Handlers:
             ("GET", ("/health", "/v1/health", "/healthz", "/ping"), self._health),
             ("GET", ("/ready", "/readyz"), self._ready),
             ("GET", ("/version",), self._version),
+            ("GET", ("/openapi.json",), self._openapi),
             ("GET", ("/status", "/v1/status"), self._status),
             ("GET", ("/metrics",), self._metrics),
             ("GET", ("/props",), self._props),
@@ -236,6 +238,10 @@ class Handlers:
 
     async def _version(self, request: Request) -> Response:
         return json_response({"version": __version__})
+
+    async def _openapi(self, request: Request) -> Response:
+        text = resources.files("splashpy.server").joinpath("openapi.json").read_bytes()
+        return Response(text, media_type="application/json")
 
     async def _status(self, request: Request) -> Response:
         return json_response(models.status(self._endpoint))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import server_kit
-from server_kit import Running, Script, ScriptedEngine
+from server_kit import Running, Script, ScriptedEngine, until
 from tokenizers import Tokenizer
 
 from splashpy.host import host as host_module
@@ -28,34 +28,62 @@ def plain_speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return server_kit.write_speaker(directory, server_kit.PLAIN_TEMPLATE)
 
 
-@pytest.fixture
-def script() -> Script:
+@pytest.fixture(scope="session")
+def one_script() -> Script:
     return Script()
 
 
 @pytest.fixture
-def serve(
-    speaker: Path, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Serve]:
+def script(one_script: Script) -> Script:
+    one_script.begin()
+    return one_script
+
+
+@pytest.fixture(scope="session")
+def start(one_script: Script) -> Serve:
+    """Starts a server whose engine follows the script; the caller ends it."""
+
+    def begin(model: Path, **fields: object) -> Running:
+        tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+        engine = functools.partial(ScriptedEngine, one_script, tokenizer)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(host_module, "Engine", engine)
+            settings = ServerSettings(**{"model": "maker/tiny", **fields})
+            server = Running(settings, load=Load(model=str(model), name="tiny"))
+            server.__enter__()
+            until(lambda: server.engine_started)
+        return server
+
+    return begin
+
+
+@pytest.fixture
+def serve(speaker: Path, script: Script, start: Serve) -> Iterator[Serve]:
+    """Starts servers for one test."""
     running: list[Running] = []
 
-    def start(
+    def begin(
         model: Path = speaker, *, ready: bool = True, **fields: object
     ) -> Running:
-        tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-        engine = functools.partial(ScriptedEngine, script, tokenizer)
-        monkeypatch.setattr(host_module, "Engine", engine)
-        settings = ServerSettings(**{"model": "maker/tiny", **fields})
-        server = Running(settings, load=Load(model=str(model), name="tiny"))
-        running.append(server.__enter__())
-        return server.wait_ready() if ready else server
+        running.append(start(model, **fields))
+        return running[-1].wait_ready() if ready else running[-1]
 
-    yield start
+    yield begin
     for server in running:
         server.__exit__()
         assert server.faults == []
 
 
+@pytest.fixture(scope="session")
+def one_server(speaker: Path, start: Serve) -> Iterator[Running]:
+    server = start(speaker).wait_ready()
+    yield server
+    server.__exit__()
+
+
 @pytest.fixture
-def server(serve: Serve) -> Running:
-    return serve()
+def server(one_server: Running, script: Script) -> Iterator[Running]:
+    """The server all tests share that want no settings of their own."""
+    yield one_server
+    until(lambda: one_server.endpoint.active == 0)
+    assert one_server.faults == []

@@ -437,11 +437,14 @@ def test_an_error_in_the_middle_is_an_event_and_the_end(
     assert "choices" not in events[-2]
 
 
-def test_silence_is_filled_with_empty_chunks(serve: Any, script: Script) -> None:
+def test_silence_is_filled_with_empty_chunks(
+    serve: Any, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splashpy.server.exchange._HEADERS_AFTER", 0.1)
     told = threading.Event()
     script.answers = [Said(("</think>late<|im_end|>",), prefill=lambda: told.wait(20))]
     server = serve(keepalive_seconds=0.05)
-    threading.Timer(2.6, told.set).start()
+    threading.Timer(0.6, told.set).start()
 
     reply = chat(server, stream=True, return_progress=True)
 

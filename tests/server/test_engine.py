@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
-from server_kit import Running, Said, Script, until
+from server_kit import Running, Said, Script, ScriptedEngine, until
+from tokenizers import Tokenizer
 
 from splashpy.client.in_process import InProcessClient
 from splashpy.errors import EngineDiedError, PackageError, PortError
+from splashpy.host import host as host_module
 from splashpy.protocol import Load
 from splashpy.server.serving import open_sockets
 from splashpy.server.settings import ServerSettings
@@ -139,7 +143,7 @@ def test_a_request_during_loading_waits_for_the_model(
 
 
 def test_an_engine_that_dies_is_started_again(
-    speaker: Any, serve: Any, script: Script, monkeypatch: pytest.MonkeyPatch
+    speaker: Path, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Mortal(InProcessClient):
         dead = False
@@ -155,7 +159,10 @@ def test_an_engine_that_dies_is_started_again(
         lives.append(Mortal())
         return lives[-1]
 
-    serve()  # puts the scripted engine in place
+    engine = functools.partial(
+        ScriptedEngine, script, Tokenizer.from_file(str(speaker / "tokenizer.json"))
+    )
+    monkeypatch.setattr(host_module, "Engine", engine)
     script.answers = [Said(("</think>half", lambda: until(lambda: len(lives) > 1)))]
     settings = ServerSettings(model="tiny")
     with Running(settings, connect, Load(model=str(speaker), name="tiny")) as server:
@@ -185,8 +192,9 @@ def test_a_model_that_cannot_be_loaded_is_reported(serve: Any, tmp_path: Any) ->
 
 
 def test_a_server_that_ends_finishes_what_runs_and_admits_nothing(
-    server: Running, script: Script
+    serve: Any, script: Script
 ) -> None:
+    server = serve()
     free = threading.Event()
     script.say(lambda: free.wait(20), TEXT)
     request = begin(server, BODY)

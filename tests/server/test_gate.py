@@ -29,7 +29,7 @@ def raw(server: Running, *parts: bytes) -> bytes:
         for part in parts:
             link.sendall(part)
         received = b""
-        link.settimeout(1.0)
+        link.settimeout(0.3)
         try:
             while data := link.recv(65536):
                 received += data
