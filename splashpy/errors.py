@@ -27,6 +27,7 @@
     ├── PermissionDeniedError       a directory cannot be written           exit 1
     ├── TerminalError               a terminal is needed                    exit 2
     ├── InputFileError              a file named by the person is unusable  exit 3
+    ├── ProgramMissingError         a program to start is not installed     exit 3
     ├── ExtractError                the answer holds no code block          exit 1
     ├── ModelResultError            the model computed NaN                  exit 1
     ├── RequestCancelled            nobody is waiting any more; never shown
@@ -84,6 +85,13 @@ class InputFileError(SplashError):
     """A file named on the command line is missing, unreadable or not text."""
 
     code = "E-FILE"
+    exit_code = 3
+
+
+class ProgramMissingError(SplashError):
+    """A program splashpy shall start is not installed."""
+
+    code = "E-PROGRAM"
     exit_code = 3
 
 

@@ -173,6 +173,11 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "HF_TOKEN holds the key for one command.",
         ),
     ),
+    "E-PROGRAM": CatalogueEntry(
+        3,
+        "A program that splashpy shall start is not on the PATH.",
+        ("The message names the page where it is had.",),
+    ),
     "E-PORT": CatalogueEntry(
         7,
         "The port is taken, or the address is not one of this machine.",

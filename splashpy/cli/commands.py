@@ -56,6 +56,12 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "ps": CommandEntry("servers:PS", "servers that run", "Serve"),
     "stop": CommandEntry("servers:STOP", "stop a server", "Serve", "[PORT]"),
+    "launch": CommandEntry(
+        "launch:LAUNCH", "a coding agent on a server", "Serve", "AGENT"
+    ),
+    "integrations": CommandEntry(
+        "launch:INTEGRATIONS", "configurations for a server", "Serve"
+    ),
     "verify": CommandEntry(
         "verify:VERIFY", "prove that drafts change nothing", "Prove", "[MODEL]"
     ),
@@ -96,7 +102,7 @@ def overview() -> str:
         call = f"{name} {row.synopsis}".rstrip()
         lines.append(f"  splashpy {call:<{width}}  {row.help}")
     lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]
-    lines += ["", "splashpy COMMAND --help lists the options of a command."]
+    lines += ["splashpy COMMAND --help lists the options of a command."]
     return "\n".join(lines)
 
 

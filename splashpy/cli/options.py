@@ -327,6 +327,19 @@ class Environment:
         return bool(self.get("SSH_CONNECTION") or self.get("SSH_TTY"))
 
 
+def child_environment(
+    variables: Mapping[str, str], unset: tuple[str, ...]
+) -> dict[str, str]:
+    """This process's environment for a program it becomes.
+
+    Args:
+        variables: set or replaced.
+        unset: left out.
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in unset}
+    return {**kept, **variables}
+
+
 def prepare_hub(*, offline: bool) -> None:
     """Tell huggingface_hub, before it is imported, what it must not do.
 

@@ -125,5 +125,6 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
         ),
         Option("--request-log", "one line for each request, no text"),
         Option("--all", "every server", key="every"),
+        Option("--print-env", "print what would be set, start nothing"),
     ),
 }

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +79,50 @@ def test_a_running_server_is_listed_and_stopped(
     assert listed[0]["status"]["state"] == "ready"
     assert (stopped.code, code) == (0, 143)
     assert call("ps", "--json").json["servers"] == []
+
+
+def test_an_agent_is_started_with_the_server_it_shall_use(
+    start: Start,
+    record: Record,
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = serve(start, record)
+    url = ready(process).removesuffix("/v1")
+    agent = tmp_path / "claude"
+    agent.write_text(
+        '#!/bin/sh\necho "$ANTHROPIC_BASE_URL $ANTHROPIC_AUTH_TOKEN '
+        '${ANTHROPIC_API_KEY-none} $*"\n'
+    )
+    agent.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "paid")
+
+    code, out, _ = finish(start("launch", "claude", "--", "-p", "hi"))
+    printed = call("launch", "claude", "--print-env").out
+    told = call("integrations").out
+    missing = call("launch", "opencode")
+    process.send_signal(signal.SIGINT)
+    finish(process)
+
+    assert code == 0
+    assert out.startswith(f"{url} local none --model ")
+    assert out.endswith("-p hi\n")
+    assert f"export ANTHROPIC_BASE_URL={url}" in printed
+    assert "unset ANTHROPIC_API_KEY" in printed
+    assert f"export OPENAI_BASE_URL={url}/v1" in told
+    assert missing.code == 3
+    assert "https://opencode.ai" in missing.err
+
+
+def test_without_a_server_no_agent_is_started(call: Call) -> None:
+    result = call("launch", "codex")
+
+    assert result.code == 7
+    assert "splashpy serve" in result.err
+    assert call("launch", "nobody").code == 2
+    assert call("integrations").code == 7
 
 
 def test_a_taken_port_is_told_at_once(start: Start, record: Record, call: Call) -> None:
