@@ -63,7 +63,8 @@ def run(options: argparse.Namespace, url: str) -> int:
             "fuzzing",
             "--seed",
             "1",
-        ]
+        ],
+        cwd=tempfile.gettempdir(),  # it leaves a folder of reports where it runs
     )
 
 
