@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from splashpy.chat.link import EngineLink
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
 from splashpy.client.client import EngineClient
+from splashpy.client.link import EngineLink
 from splashpy.errors import SplashError
 from splashpy.protocol import Command, Load
 
