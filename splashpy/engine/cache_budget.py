@@ -3,24 +3,22 @@
 
 from __future__ import annotations
 
-from splashpy.engine.kv_format import RESERVE_BYTES
+from splashpy.engine.memory import Plan
 
 LARGEST_BYTES = 8 << 30
 UNKNOWN_BYTES = 1 << 30
-"""Where the machine does not say how much memory it has."""
+"""Where nobody knows how much memory there is."""
 
 _SHARE = 0.6  # of what is left beside the weights and one full sequence
 
 
-def cache_budget(*, memory_bytes: int, weights: int, sequence: int) -> int:
+def cache_budget(plan: Plan | None) -> int:
     """Bytes of the cache in memory; 0 where nothing is left for it.
 
     Args:
-        memory_bytes: of the machine; 0 where it is not known.
-        weights: bytes of target and drafter.
-        sequence: bytes of one sequence that fills the context.
+        plan: of the memory; None where nobody knows what there is.
     """
-    if not memory_bytes:
+    if plan is None:
         return UNKNOWN_BYTES
-    left = memory_bytes - weights - RESERVE_BYTES - sequence
+    left = plan.budget - plan.total
     return max(0, min(int(left * _SHARE), LARGEST_BYTES))

@@ -19,7 +19,6 @@ from splashpy.drafting.drafter import KeepsContext
 from splashpy.engine.cache_budget import cache_budget
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.package.identity import files_identity
-from splashpy.protocol import LoadOptions
 
 Clock = Callable[[], float]
 
@@ -45,7 +44,7 @@ def open_cache(
     name = namespace(request, loaded)
     tier = _open_tier(request, loaded, name, clock)
     return PrefixCache(
-        _budget(options, request, loaded),
+        cache_budget(loaded.plan) if options.cache_ram is None else options.cache_ram,
         root=name.digest,
         disk=tier,
         new_state=loaded.target.new_state,
@@ -98,14 +97,3 @@ def _draft_side(
         return None
     identity = f"{files_identity(directory)} {loaded.draft.bits}"
     return DraftSide(draft_namespace(name.digest, identity), drafter.new_context)
-
-
-def _budget(options: LoadOptions, request: LoadRequest, loaded: Loaded) -> int:
-    if options.cache_ram is not None:
-        return options.cache_ram
-    facts = loaded.target.facts
-    return cache_budget(
-        memory_bytes=request.memory_bytes,
-        weights=facts.weight_bytes + loaded.draft_bytes,
-        sequence=facts.context_max * facts.kv_bytes_per_token,
-    )
