@@ -30,9 +30,13 @@
     ├── NotFoundError               no such saved conversation              exit 3
     ├── DatabaseError               saved conversations cannot be used      exit 1
     ├── InputFileError              a file named by the person is unusable  exit 3
+    ├── ProgramMissingError         a program to start is not installed     exit 3
     ├── ExtractError                the answer holds no code block          exit 1
     ├── ModelResultError            the model computed NaN                  exit 1
     ├── RequestCancelled            nobody is waiting any more; never shown
+    ├── ServerError                 a server cannot be started or found     exit 7
+    │   ├── PortError               the port is taken                       exit 7
+    │   └── NoServerError           no server answers                       exit 7
     ├── EngineDiedError             the engine process ended                exit 9
     │   └── EngineStuckError        the engine does not answer              exit 9
     └── InternalError               a bug                                   exit 1
@@ -100,6 +104,13 @@ class DatabaseError(SplashError):
     code = "E-DB"
 
 
+class ProgramMissingError(SplashError):
+    """A program splashpy shall start is not installed."""
+
+    code = "E-PROGRAM"
+    exit_code = 3
+
+
 class ExtractError(SplashError):
     """The answer holds no fenced code block to extract."""
 
@@ -165,9 +176,13 @@ class CapacityError(SplashError):
 
 
 class ContextLengthError(CapacityError):
-    """Prompt and answer together exceed the context."""
+    """Prompt and answer together exceed the context.
+
+    ``prompt_tokens``: how long the prompt is; 0 where that is not known.
+    """
 
     code = "E-CONTEXT"
+    prompt_tokens: int = 0
 
 
 class DiskSpaceError(CapacityError):
@@ -252,6 +267,25 @@ class RequestCancelled(SplashError):  # noqa: N818 - not a failure
 
     def __init__(self) -> None:
         super().__init__("cancelled")
+
+
+class ServerError(SplashError):
+    """A server cannot be started, found or stopped."""
+
+    code = "E-SERVER"
+    exit_code = 7
+
+
+class PortError(ServerError):
+    """The port is taken, or the address is not of this machine."""
+
+    code = "E-PORT"
+
+
+class NoServerError(ServerError):
+    """No server of splashpy answers."""
+
+    code = "E-NO-SERVER"
 
 
 class EngineDiedError(SplashError):

@@ -18,7 +18,7 @@ This module imports nothing heavy, so every interface may use it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 PROTO = 1
@@ -35,6 +35,9 @@ KvFormat = Literal["bf16", "q8"]
 
 KvWish = Literal["auto", "bf16", "q8"]
 """A format, or whichever lets the context fit into memory."""
+
+ToolChoice = Literal["auto", "none", "required"]
+"""Whether a request may, must not or must be answered by a tool call."""
 
 FinishReason = Literal["stop", "length", "cancelled", "tool_calls", "context_full"]
 
@@ -162,14 +165,43 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Infill:
+    """A gap in a file to be filled, by a model trained for that.
+
+    Attributes:
+        prefix: text before the gap.
+        suffix: text after the gap.
+        line: what is already written of the gap's first line.
+        extra: other files, name and text, as context.
+        room: tokens the answer will need at most, for cutting the context.
+    """
+
+    prefix: str = ""
+    suffix: str = ""
+    line: str = ""
+    extra: tuple[tuple[str, str], ...] = ()
+    room: int = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generate:
-    """Answer a conversation, or continue a raw prompt.
+    """Answer a conversation, continue a raw prompt, or fill a gap.
+
+    Exactly one of ``messages``, ``prompt``, ``prompt_ids`` and ``infill`` is given.
 
     Attributes:
         id: chosen by the caller, unique while the request lives.
         messages: OpenAI message objects; empty when ``prompt`` is given.
         prompt: raw text that no chat template touches.
+        prompt_ids: the same as token ids.
+        infill: a gap to fill.
         tools: OpenAI tool objects.
+        tool_choice: whether a call may, must not or must be the answer.
+        tool_name: with ``required``: the only tool that may be called.
+        parallel_tool_calls: False ends the answer with its first whole call.
+        options: further variables of the chat template.
+        continue_final: the last message is the assistant's and is continued.
+        foreground: somebody waits at a keyboard; runs before requests that wait.
         sampling: None fields mean the package's defaults.
         effort: reasoning effort, one of ``Ready.effort_levels``.
         max_tokens: answer tokens at most; None: what the context leaves.
@@ -183,7 +215,15 @@ class Generate:
     id: str
     messages: tuple[dict[str, Any], ...] = ()
     prompt: str | None = None
+    prompt_ids: tuple[int, ...] = ()
+    infill: Infill | None = None
     tools: tuple[dict[str, Any], ...] = ()
+    tool_choice: ToolChoice = "auto"
+    tool_name: str = ""
+    parallel_tool_calls: bool = True
+    options: dict[str, Any] = field(default_factory=dict)
+    continue_final: bool = False
+    foreground: bool = False
     sampling: Sampling = Sampling()
     effort: str | None = None
     max_tokens: int | None = None
@@ -203,12 +243,48 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Count the prompt tokens of a conversation; answered by ``Counted``."""
+    """Count the prompt tokens of a request; answered by ``Counted``.
+
+    The fields are those of ``Generate``; ``generation_prompt``: with the beginning of
+    an answer, as generating has it; ``detail``: also the prompt's text and token ids.
+    """
 
     op: ClassVar[str] = "count"
     id: str
     messages: tuple[dict[str, Any], ...] = ()
     prompt: str | None = None
+    prompt_ids: tuple[int, ...] = ()
+    infill: Infill | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+    effort: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    continue_final: bool = False
+    generation_prompt: bool = True
+    detail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenize:
+    """Cut a text into tokens; answered by ``Tokens``.
+
+    ``add_special``: begin with BOS where the model wants it; ``parse_special``: control
+    strings become control tokens.
+    """
+
+    op: ClassVar[str] = "tokenize"
+    id: str
+    text: str
+    add_special: bool = False
+    parse_special: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detokenize:
+    """Text of token ids; answered by ``Tokens``."""
+
+    op: ClassVar[str] = "detokenize"
+    id: str
+    token_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +310,18 @@ class Shutdown:
     grace_ms: int = 1500
 
 
-Command = Hello | Load | Generate | Cancel | Count | Unload | Ping | Shutdown
+Command = (
+    Hello
+    | Load
+    | Generate
+    | Cancel
+    | Count
+    | Tokenize
+    | Detokenize
+    | Unload
+    | Ping
+    | Shutdown
+)
 
 
 # --- events ---------------------------------------------------------------------
@@ -316,6 +403,11 @@ class Ready:
     ``block_size`` is the largest number of tokens a cycle of the drafter can commit
     (the target's own token counted); it is the scale of every acceptance length shown.
     Where the text repeats itself, lookup may commit more.
+
+    ``tools``: the template shows tools and the calls of the model can be read.
+    ``infill``: the model has the tokens to fill gaps. ``reasoning``: the pair of tags
+    around its reasoning, empty when it has none. ``bos``, ``eos`` and ``template`` are
+    for those who ask what the model reads.
     """
 
     ev: ClassVar[str] = "ready"
@@ -330,6 +422,21 @@ class Ready:
     tools: bool = False
     sampling_defaults: Sampling = Sampling()
     memory: MemoryPlan = MemoryPlan()
+    infill: bool = False
+    reasoning: tuple[str, ...] = ()
+    vocab_size: int = 0
+    bos: str = ""
+    eos: str = ""
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The request is sound and its prompt of ``prompt`` tokens fits the context."""
+
+    ev: ClassVar[str] = "accepted"
+    id: str
+    prompt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +485,11 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDelta:
-    """Part of a tool call; name and call_id come once, arguments grow."""
+    """Part of a tool call; name and call_id come once, arguments grow.
+
+    ``ended``: ``whole`` when the arguments are complete JSON, ``broken`` when the model
+    did not finish them; the text of a broken call follows as content.
+    """
 
     ev: ClassVar[str] = "tool"
     id: str
@@ -386,6 +497,7 @@ class ToolDelta:
     call_id: str = ""
     name: str = ""
     args_delta: str = ""
+    ended: Literal["", "whole", "broken"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,11 +551,12 @@ class Spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The request ended well."""
+    """The request ended well; ``stop_text``: the stop string that ended it, if one."""
 
     ev: ClassVar[str] = "done"
     id: str
     reason: FinishReason
+    stop_text: str = ""
     usage: Usage = Usage()
     timing: Timing = Timing()
     spec: Spec = Spec()
@@ -463,7 +576,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A request (``id``) or the engine (``fatal``) failed; codes as in errors.py."""
+    """A request (``id``) or the engine (``fatal``) failed; codes as in errors.py.
+
+    ``prompt``: tokens of the prompt, where it is too long for the context.
+    """
 
     ev: ClassVar[str] = "error"
     id: str = ""
@@ -472,15 +588,33 @@ class Failure:
     why: str = ""
     fix: tuple[str, ...] = ()
     fatal: bool = False
+    prompt: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """Answer to ``Count``."""
+    """Answer to ``Count``; text and token ids only where they were asked for."""
 
     ev: ClassVar[str] = "counted"
     id: str
     tokens: int
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Answer to ``Tokenize`` and ``Detokenize``.
+
+    ``pieces`` are the bytes of each token in base 64, since a token may be part of a
+    character.
+    """
+
+    ev: ClassVar[str] = "tokens"
+    id: str
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    pieces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -504,6 +638,7 @@ Event = (
     EngineHello
     | LoadProgress
     | Ready
+    | Accepted
     | Queued
     | Prefill
     | Cycle
@@ -512,6 +647,7 @@ Event = (
     | Memory
     | Failure
     | Counted
+    | Tokens
     | Pong
     | Log
 )

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from splashpy.chat.entries import Attachment, Reply, UserMessage
 from splashpy.chat.fit import Offer
 from splashpy.chat.keeper import UNSAID, Keeper
-from splashpy.chat.link import EngineLink
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.store import Draft
 from splashpy.client.client import EngineClient
+from splashpy.client.link import EngineLink
 from splashpy.errors import SplashError, UsageError
 from splashpy.protocol import Command, Load
 

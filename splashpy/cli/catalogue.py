@@ -190,6 +190,29 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "HF_TOKEN holds the key for one command.",
         ),
     ),
+    "E-PROGRAM": CatalogueEntry(
+        3,
+        "A program that splashpy shall start is not on the PATH.",
+        ("The message names the page where it is had.",),
+    ),
+    "E-PORT": CatalogueEntry(
+        7,
+        "The port is taken, or the address is not one of this machine.",
+        (
+            "splashpy ps shows whether the other program is splashpy.",
+            "splashpy serve --port N listens at another port.",
+        ),
+    ),
+    "E-NO-SERVER": CatalogueEntry(
+        7,
+        "No server of splashpy runs on this machine, or none at that port.",
+        ("splashpy serve starts one.",),
+    ),
+    "E-SERVER": CatalogueEntry(
+        7,
+        "A server does not do what it was told.",
+        ("splashpy ps shows its process.",),
+    ),
     "E-ENGINE-DIED": CatalogueEntry(
         9,
         "The engine process ended without being asked to. The message has the end of "
@@ -258,6 +281,7 @@ EXIT_CODES: dict[int, str] = {
     4: "does not fit: memory, disk or context",
     5: "a check failed: files, texts with drafts, a trained drafter, or a speed",
     6: "the network is needed and not available",
+    7: "a server: its port is taken, or none runs",
     8: "not authorised: a gated or private repository",
     9: "the engine died",
     10: "stopped by Ctrl-C, with a usable part of the result",

@@ -80,6 +80,22 @@ COMMANDS: dict[str, CommandEntry] = {
     "cache verify": CommandEntry(
         "cache:VERIFY", "find damaged records", "Models", part_of="cache"
     ),
+    "serve": CommandEntry(
+        "serve:SERVE", "an endpoint for editors and agents", "Serve", "[MODEL]"
+    ),
+    "ps": CommandEntry("servers:PS", "servers that run; also stop", "Serve"),
+    "stop": CommandEntry(
+        "servers:STOP", "stop a server", "Serve", "[PORT]", part_of="ps"
+    ),
+    "launch": CommandEntry(
+        "launch:LAUNCH",
+        "start a coding agent; also integrations",
+        "Serve",
+        "AGENT",
+    ),
+    "integrations": CommandEntry(
+        "launch:INTEGRATIONS", "configurations for a server", "Serve", part_of="launch"
+    ),
     "verify": CommandEntry(
         "verify:VERIFY",
         "prove that drafts change nothing",
@@ -90,7 +106,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "bench:BENCH", "measure what drafts are worth", "Prove", "[MODEL]"
     ),
     "train": CommandEntry(
-        "train:TRAIN", "train a drafter; also train data", "Prove", "[MODEL]"
+        "train:TRAIN", "train a drafter for a model; also data", "Prove", "[MODEL]"
     ),
     "train data": CommandEntry(
         "train_data:TRAIN_DATA",
@@ -134,15 +150,14 @@ def nearest(word: str, names: Sequence[str]) -> list[str]:
 
 def overview() -> str:
     """What bare ``splashpy`` prints: at most 24 lines of at most 80 columns."""
-    lines = ["splashpy: local speculative decoding for Apple silicon"]
+    lines = ["splashpy: local speculative decoding for Apple silicon", ""]
     shown = {name: row for name, row in listed().items() if not row.part_of}
     width = max(len(f"{name} {row.synopsis}") for name, row in shown.items())
-    lines.append("")
     for name, row in shown.items():
         call = f"{name} {row.synopsis}".rstrip()
         lines.append(f"  splashpy {call:<{width}}  {row.help}")
     lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]
-    lines += ["", "splashpy COMMAND --help lists the options of a command."]
+    lines += ["splashpy COMMAND --help lists the options of a command."]
     return "\n".join(lines)
 
 

@@ -19,6 +19,7 @@ from splashpy.cli import values
 from splashpy.cli.bench_options import BENCH_ROWS
 from splashpy.cli.option import Option
 from splashpy.cli.packing_options import PACKING_ROWS
+from splashpy.cli.server_options import SERVER_ROWS
 from splashpy.cli.training_options import TRAINING_ROWS
 
 _TRUE_WORDS = ("1", "ON", "YES", "TRUE")  # the spellings huggingface_hub accepts
@@ -309,6 +310,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             default="3",
         ),
     ),
+    **SERVER_ROWS,
     **PACKING_ROWS,
     **TRAINING_ROWS,
     "Common": (
@@ -342,6 +344,9 @@ VARIABLES: dict[str, str] = {
     "SPLASHPY_CACHE": "directory for files that may be deleted at any time",
     "SPLASHPY_MAX_CONTEXT": "as --max-context",
     "SPLASHPY_MAX_MEMORY": "as --max-memory",
+    "SPLASHPY_HOST": "as --host of splashpy serve",
+    "SPLASHPY_PORT": "as --port of splashpy serve",
+    "SPLASHPY_API_KEY": "as --api-key; other programs cannot see it in ps",
     "SPLASHPY_BLAS": "Linux: auto, reference, or the path of a BLAS library",
     "SPLASHPY_KERNELS": "Metal kernels: off, only NAME,NAME, or all but -NAME,-NAME",
     "HF_HUB_OFFLINE": "1: never use the network (TRANSFORMERS_OFFLINE too)",
@@ -393,6 +398,19 @@ class Environment:
     def remote(self) -> bool:
         """Whether the terminal is on another machine."""
         return bool(self.get("SSH_CONNECTION") or self.get("SSH_TTY"))
+
+
+def child_environment(
+    variables: Mapping[str, str], unset: tuple[str, ...]
+) -> dict[str, str]:
+    """This process's environment for a program it becomes.
+
+    Args:
+        variables: set or replaced.
+        unset: left out.
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in unset}
+    return {**kept, **variables}
 
 
 def prepare_hub(*, offline: bool) -> None:

@@ -27,13 +27,16 @@ class Interrupts:
     Use as a context manager on the main thread.
     """
 
-    def __init__(self, stderr: Stream):
+    def __init__(self, stderr: Stream, *, hangup: bool = False):
         """Nothing is changed yet.
 
         Args:
             stderr: where the message goes.
+            hangup: the end of the terminal counts as SIGTERM.
         """
         self._stderr = stderr
+        self._signals = [signal.SIGINT, signal.SIGTERM]
+        self._signals += [signal.SIGHUP] if hangup else []
         self._code = 0
         self._last_acts: list[Callable[[], None]] = []
         self._previous: dict[signal.Signals, Any] = {}
@@ -62,13 +65,13 @@ class Interrupts:
         self._last_acts.append(act)
 
     def __enter__(self) -> Self:
-        """Take the two signals over."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        """Take the signals over."""
+        for number in self._signals:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the two signals back; after a request to stop, to the system.
+        """Give the signals back; after a request to stop, to the system.
 
         One more Ctrl-C while the interpreter shuts down then ends it without a word.
         """
@@ -78,6 +81,7 @@ class Interrupts:
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._code:
             self._end()
+        number = signal.SIGTERM if number == signal.SIGHUP else number
         self._code = 128 + number
         if number == signal.SIGTERM:
             limit = threading.Timer(GRACE_SECONDS, self._end)

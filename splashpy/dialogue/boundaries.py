@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from splashpy.cache.chain import pack, shared_length
 from splashpy.cache.plan import Marks
@@ -24,8 +24,11 @@ from splashpy.errors import SplashError
 UNKNOWN_TAIL = 11
 """Tokens that may change where a template cannot be measured, or not sensibly."""
 
+_V = TypeVar("_V")
+
 _LONGEST_TAIL = 64
 _SYSTEMS = 4  # system prompts remembered; one may be long to tokenize
+_TAILS = 16  # remembered, one for each set of options
 
 _QUESTION = {"role": "user", "content": "Name one colour."}
 _FOLLOW_UP = {"role": "user", "content": "And another one."}
@@ -45,7 +48,7 @@ class Boundaries:
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate) -> None:
         self._tokenizer, self._template = tokenizer, template
-        self._tails: dict[str | None, int] = {}
+        self._tails: dict[str, int] = {}
         self._systems: dict[str, tuple[int, ...]] = {}
 
     def marks(
@@ -53,7 +56,7 @@ class Boundaries:
         token_ids: Sequence[int],
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] = (),
-        effort: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Marks:
         """The places of one prompt.
 
@@ -61,25 +64,29 @@ class Boundaries:
             token_ids: the prompt that :func:`build_prompt` made of the rest.
             messages: OpenAI message objects.
             tools: OpenAI tool objects.
-            effort: a reasoning effort; None is the template's own.
+            options: variables of the template, such as those of an effort.
         """
-        system = self._system(messages, tools, effort)
+        options = options or {}
+        system = self._system(messages, tools, options)
         return Marks(
             system=shared_length(pack(system), pack(token_ids)) if system else 0,
-            unstable=self._unstable(effort),
+            unstable=self._unstable(options),
         )
 
-    def _unstable(self, effort: str | None) -> int:
-        if effort not in self._tails:
-            self._tails[effort] = self._measured_tail(effort)
-        return self._tails[effort]
+    def _unstable(self, options: Mapping[str, Any]) -> int:
+        key = _key(options)
+        found = self._tails.pop(key, None)
+        if found is None:
+            found = self._measured_tail(options)
+        _remember(self._tails, key, found, _TAILS)
+        return found
 
-    def _measured_tail(self, effort: str | None) -> int:
+    def _measured_tail(self, options: Mapping[str, Any]) -> int:
         try:
-            asked = pack(self._ids([_QUESTION], effort=effort))
+            asked = pack(self._ids([_QUESTION], options=options))
             turns = [[_QUESTION, reply, _FOLLOW_UP] for reply in _REPLIES]
             kept = [
-                shared_length(asked, pack(self._ids(turn, effort=effort)))
+                shared_length(asked, pack(self._ids(turn, options=options)))
                 for turn in turns
             ]
         except SplashError:
@@ -91,30 +98,28 @@ class Boundaries:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]],
-        effort: str | None,
+        options: Mapping[str, Any],
     ) -> tuple[int, ...]:
         """Tokens of the system prompt and the tools, whatever a user says then."""
         leading = _leading_system(messages)
         if not leading and not tools:
             return ()
-        key = json.dumps([leading, list(tools), effort], default=str)
+        key = _key([leading, list(tools), options])
         found = self._systems.pop(key, None)
         if found is None:
-            found = self._measured_system(leading, tools, effort)
-        self._systems[key] = found  # the latest comes last
-        while len(self._systems) > _SYSTEMS:
-            del self._systems[next(iter(self._systems))]
+            found = self._measured_system(leading, tools, options)
+        _remember(self._systems, key, found, _SYSTEMS)
         return found
 
     def _measured_system(
         self,
         leading: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]],
-        effort: str | None,
+        options: Mapping[str, Any],
     ) -> tuple[int, ...]:
         try:
             one, other = (
-                self._ids([*leading, {**_QUESTION, "content": text}], tools, effort)
+                self._ids([*leading, {**_QUESTION, "content": text}], tools, options)
                 for text in ("", "a")
             )
         except SplashError:
@@ -125,11 +130,22 @@ class Boundaries:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] = (),
-        effort: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> tuple[int, ...]:
         return build_prompt(
-            self._tokenizer, self._template, messages, tools=tools, effort=effort
+            self._tokenizer, self._template, messages, tools=tools, options=options
         ).token_ids
+
+
+def _key(value: object) -> str:
+    return json.dumps(value, default=str, sort_keys=True)
+
+
+def _remember(known: dict[str, _V], key: str, value: _V, most: int) -> None:
+    """Keep a value; the latest comes last, the oldest goes first."""
+    known[key] = value
+    while len(known) > most:
+        del known[next(iter(known))]
 
 
 def _leading_system(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

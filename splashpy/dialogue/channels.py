@@ -71,6 +71,12 @@ class ChannelSplitter:
             return runs
         return self._run(text)
 
+    def interrupt(self) -> list[Run]:
+        """Something else than text comes now; returns what was held back."""
+        runs = self.flush()
+        self._at_start = self._after_tag = False
+        return runs
+
     def flush(self) -> list[Run]:
         """What was held back, in the channel it was held for."""
         text = self._held + self._closer.flush()

@@ -96,6 +96,21 @@ class _WindowText:
         return self._tokenizer.decode(ids, skip_special_tokens=False) if ids else ""
 
 
+def token_bytes(tokenizer: Tokenizer, token_id: int) -> bytes:
+    """The bytes one token stands for, which may be part of a character.
+
+    Empty for an id outside the vocabulary.
+    """
+    spelling = tokenizer.token_of(token_id)
+    if spelling is None:
+        return b""
+    if tokenizer.byte_level and not tokenizer.is_special(token_id):
+        return _spelled_bytes(spelling)
+    if tokenizer.byte_fallback and _BYTE_TOKEN.fullmatch(spelling):
+        return bytes([int(spelling[3:5], 16)])
+    return tokenizer.decode([token_id], skip_special_tokens=False).encode()
+
+
 def _byte_alphabet() -> dict[str, int]:
     """The characters GPT-2's tokenizer writes for the 256 bytes.
 

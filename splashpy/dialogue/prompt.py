@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from splashpy.dialogue.conversation import Message, normalise_tools
+from splashpy.dialogue.conversation import Message, normalise, normalise_tools
 from splashpy.dialogue.literal import ControlStrings
 from splashpy.dialogue.reasoning import ReasoningTags, find_tags, split_reasoning
 from splashpy.dialogue.template import ChatTemplate
@@ -49,7 +49,9 @@ def build_prompt(
     template: ChatTemplate,
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]] | None = None,
-    effort: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    generation_prompt: bool = True,
 ) -> Prompt:
     """The prompt of a conversation, ending where the answer begins.
 
@@ -58,22 +60,27 @@ def build_prompt(
         template: of the target.
         messages: OpenAI message objects.
         tools: OpenAI tool objects.
-        effort: a reasoning effort; None is the template's own.
+        options: variables of the template, such as those of an effort.
+        generation_prompt: end with the beginning of an answer.
 
     Raises:
-        UsageError: a message, a tool or the effort has not the right form.
+        UsageError: a message or a tool has not the right form.
         TemplateError: there is no template, or it fails on this conversation.
     """
     controls = tokenizer.controls
     kept = None if template.reads_reasoning else template.written_tags
     hidden = [_hide(item, controls, kept) for item in template.prepare(messages)]
     offered = controls.hide_all(normalise_tools(tools))
-    options = template.effort.choose(effort)
-    rendered = template.render_prepared(hidden, tools=offered, options=options)
+    rendered = template.render_prepared(
+        hidden,
+        tools=offered,
+        options=options,
+        add_generation_prompt=generation_prompt,
+    )
 
     opens = False
     tags = reasoning_tags(tokenizer, template)
-    if tags is not None:
+    if tags is not None and generation_prompt:
         turns = template.render_prepared(
             hidden, tools=offered, options=options, add_generation_prompt=False
         )
@@ -98,6 +105,69 @@ def build_raw(tokenizer: Tokenizer, text: str) -> Prompt:
     if not token_ids:
         raise UsageError("the prompt is empty", fix=("give it some text",))
     return Prompt(token_ids=token_ids, text=text)
+
+
+def build_open(
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Prompt:
+    """The prompt of a conversation whose last message is the beginning of the answer.
+
+    Arguments and errors are those of ``build_prompt``.
+
+    Raises:
+        UsageError: the last message is not the assistant's.
+    """
+    if not messages or messages[-1].get("role") != "assistant":
+        raise UsageError(
+            "the last message is not the assistant's, so it cannot be continued",
+            fix=("end with a message of the role assistant",),
+        )
+    begun = normalise(messages)[-1]
+    prompt = build_prompt(tokenizer, template, messages[:-1], tools, options)
+    reasoning, content = begun.get("reasoning_content", ""), begun["content"]
+    if prompt.opens_reasoning and reasoning and not content:
+        return _with(prompt, tokenizer.encode_literal(reasoning), reasoning, opens=True)
+    prompt = close_reasoning(tokenizer, template, prompt)
+    return _with(prompt, tokenizer.encode_literal(content), content)
+
+
+def close_reasoning(
+    tokenizer: Tokenizer, template: ChatTemplate, prompt: Prompt
+) -> Prompt:
+    """The prompt with its reasoning block ended, so that the answer proper begins."""
+    tags = reasoning_tags(tokenizer, template)
+    if tags is None or not prompt.opens_reasoning:
+        return prompt
+    text = f"{tags.close}\n\n"
+    return _with(prompt, tokenizer.encode(text), text)
+
+
+def force(
+    tokenizer: Tokenizer, template: ChatTemplate, prompt: Prompt, words: Sequence[str]
+) -> Prompt:
+    """The prompt with a beginning of the answer written for the model.
+
+    Args:
+        tokenizer: of the target.
+        template: of the target.
+        prompt: ends where the answer begins.
+        words: every second one is somebody's text, in which no control string counts.
+    """
+    prompt = close_reasoning(tokenizer, template, prompt)
+    for number, text in enumerate(words):
+        encode = tokenizer.encode_literal if number % 2 else tokenizer.encode
+        prompt = _with(prompt, encode(text), text)
+    return prompt
+
+
+def _with(
+    prompt: Prompt, token_ids: Sequence[int], text: str, *, opens: bool = False
+) -> Prompt:
+    return Prompt((*prompt.token_ids, *token_ids), prompt.text + text, opens)
 
 
 def _hide(

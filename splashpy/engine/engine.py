@@ -8,6 +8,7 @@ other. Whoever holds the engine hands requests over and gets events back through
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -47,6 +48,9 @@ class _Job:
     accepted_at: float
 
 
+_Entry = tuple[bool, int, _Job | LoadRequest | None]
+"""False first: a request in the foreground; then in order of arrival."""
+
 _FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
 _STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
@@ -64,7 +68,8 @@ class Engine:
 
     def __init__(self, emit: Emit):
         self._emit = emit
-        self._jobs: queue.SimpleQueue[_Job | LoadRequest | None] = queue.SimpleQueue()
+        self._jobs: queue.PriorityQueue[_Entry] = queue.PriorityQueue()
+        self._arrivals = itertools.count()
         self._lock = threading.Lock()
         self._waiting: list[str] = []
         self._cancelled: set[str] = set()
@@ -79,20 +84,23 @@ class Engine:
 
     def load(self, request: LoadRequest) -> None:
         """Load a model; answered by progress, then ``Loaded`` or ``LoadFailed``."""
-        self._jobs.put(request)
+        self._put(request)
 
     def unload(self) -> None:
         """Free the model once the requests before this call are answered."""
-        self._jobs.put(None)
+        self._put(None)
 
     def submit(self, request: GenerationRequest) -> None:
-        """Queue a request; answered by events that end in Finished or Failed."""
+        """Queue a request; answered by events that end in Finished or Failed.
+
+        One in the foreground runs before those that wait.
+        """
         with self._lock:
             position = len(self._waiting)
             self._waiting.append(request.id)
         if position:
             self._emit(Waiting(request.id, position))
-        self._jobs.put(_Job(request, perf_counter()))
+        self._put(_Job(request, perf_counter()), waits=not request.foreground)
 
     def cancel(self, request_id: str) -> None:
         """Stop a waiting or running request at the next safe point."""
@@ -105,8 +113,11 @@ class Engine:
         if timeout is not None:
             self._flush_seconds = min(timeout, _FLUSH_SECONDS)
         self._closing = True
-        self._jobs.put(None)
+        self._put(None)
         self._thread.join(timeout)
+
+    def _put(self, job: _Job | LoadRequest | None, *, waits: bool = True) -> None:
+        self._jobs.put((waits, next(self._arrivals), job))
 
     def _run(self) -> None:
         while not self._closing:
@@ -126,8 +137,8 @@ class Engine:
         """The next job; until there is one, what is stored goes to disk."""
         while self._cache is not None and self._cache.write_some():
             with suppress(queue.Empty):
-                return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)
-        return self._jobs.get()
+                return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)[2]
+        return self._jobs.get()[2]
 
     def _forget(self) -> None:
         if self._cache is not None:

@@ -109,15 +109,27 @@ def _may_go_ahead(sequence: Sequence, flight: InFlight) -> bool:
     return certain and sequence.drafter.idle(sequence.drafter_state)
 
 
+def answer_room(prompt: int, context_max: int, *, prefill_only: bool) -> int:
+    """Tokens an answer may have after a prompt of ``prompt`` tokens.
+
+    Raises:
+        ContextLengthError: none, and an answer is wanted; or less than none.
+    """
+    room = context_max - prompt
+    if room >= (0 if prefill_only else 1):
+        return room
+    error = ContextLengthError(
+        f"the prompt has {prompt} tokens, the context holds {context_max}",
+        why="" if room < 0 else "at least one token of the answer must fit",
+        fix=["shorten the prompt or start a new conversation"],
+    )
+    error.prompt_tokens = prompt
+    raise error
+
+
 def _budget(request: GenerationRequest, context_max: int) -> tuple[int, Reason]:
     prompt = len(request.token_ids)
-    room = context_max - prompt
-    if room < (0 if request.prefill_only else 1):
-        raise ContextLengthError(
-            f"the prompt has {prompt} tokens, the context holds {context_max}",
-            why="" if room < 0 else "at least one token of the answer must fit",
-            fix=["shorten the prompt or start a new conversation"],
-        )
+    room = answer_room(prompt, context_max, prefill_only=request.prefill_only)
     if request.max_new_tokens is None or request.max_new_tokens > room:
         return room, "context_full"
     return request.max_new_tokens, "length"

@@ -37,6 +37,7 @@ class GenerationRequest:
         prefill_only: read the prompt, answer nothing.
         grammar: what the answer must follow, at its beginning; None leaves it free.
         marks: places of the prompt that other prompts may share.
+        foreground: runs before requests that wait.
     """
 
     id: str
@@ -50,6 +51,7 @@ class GenerationRequest:
     prefill_only: bool = False
     grammar: Grammar | None = None
     marks: Marks = UNMARKED
+    foreground: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from splashpy.dialogue.turn import Turn
+from splashpy.dialogue.turn import CallPart, Turn
 from splashpy.engine.request import (
     EngineEvent,
     Failed,
@@ -15,6 +16,7 @@ from splashpy.engine.request import (
     TokensCommitted,
     Waiting,
 )
+from splashpy.errors import ContextLengthError, SplashError
 from splashpy.host.counts import SpecCounts
 from splashpy.protocol import (
     Cycle,
@@ -26,6 +28,7 @@ from splashpy.protocol import (
     Prefill,
     Queued,
     Timing,
+    ToolDelta,
     Usage,
     error_fields,
 )
@@ -67,13 +70,13 @@ class Answer:
             )
         elif isinstance(event, TokensCommitted):
             if not self.stopped:
-                yield self._cycle(event)
+                yield from self._cycle(event)
         elif isinstance(event, Finished):
             yield from self._finish(event)
         elif isinstance(event, Failed):
-            yield Failure(id=self.id, fatal=event.fatal, **error_fields(event.error))
+            yield failure(event.error, self.id, fatal=event.fatal)
 
-    def _cycle(self, event: TokensCommitted) -> Event:
+    def _cycle(self, event: TokensCommitted) -> Iterator[Event]:
         delta = self.turn.feed(event.token_ids, event.sources)
         committed = delta.tokens_used
         accepted = min(event.accepted, committed)
@@ -88,7 +91,8 @@ class Answer:
         if delta.stopped:
             self.stopped = True
             self.stop_engine(self.id)
-        return Cycle(
+        pieces, later = _split(delta.parts)
+        yield Cycle(
             id=self.id,
             i=event.cycle,
             drafted=event.drafted,
@@ -96,19 +100,21 @@ class Answer:
             committed=committed,
             draft_ms=1e3 * event.draft_seconds,
             verify_ms=1e3 * event.verify_seconds,
-            pieces=delta.pieces,
+            pieces=pieces,
             token_ids=event.token_ids[:committed] if self.return_token_ids else (),
         )
+        yield from self._rest(later)
 
     def _finish(self, event: Finished) -> Iterator[Event]:
         reason: FinishReason = "stop" if self.stopped else event.reason
-        rest = () if self.stopped else self.turn.finish(reason)
-        if rest:
-            yield self._rest(rest)
+        yield from self._rest(self.turn.finish(reason))
+        if reason == "stop" and self.turn.calls:
+            reason = "tool_calls"
         waited = event.queue_seconds + event.prefill_seconds
         yield Done(
             id=self.id,
             reason=reason,
+            stop_text=self.turn.stop_text,
             usage=Usage(
                 prompt=event.prompt_tokens,
                 cached=event.cached_tokens,
@@ -125,8 +131,28 @@ class Answer:
             spec=self.counts.to_spec(),
         )
 
-    def _rest(self, pieces: tuple[Piece, ...]) -> Event:
-        """Text that was held back until the end, as a cycle that commits nothing."""
+    def _rest(self, parts: tuple[Piece | CallPart, ...]) -> Iterator[Event]:
+        """Calls, and text after them or held back, as cycles that commit nothing."""
+        while parts:
+            pieces, later = _split(parts)
+            if pieces:
+                yield self._text(pieces)
+            if later:
+                yield self._call(later[0])
+            parts = later[1:]
+
+    def _call(self, part: Piece | CallPart) -> Event:
+        assert isinstance(part, CallPart)
+        return ToolDelta(
+            id=self.id,
+            index=part.index,
+            call_id=part.call_id,
+            name=part.name,
+            args_delta=part.arguments,
+            ended=part.ended,
+        )
+
+    def _text(self, pieces: tuple[Piece, ...]) -> Event:
         return Cycle(
             id=self.id,
             i=self.counts.cycles,
@@ -137,3 +163,17 @@ class Answer:
             verify_ms=0.0,
             pieces=pieces,
         )
+
+
+def failure(error: SplashError, request_id: str, *, fatal: bool = False) -> Failure:
+    """The event that tells of an error."""
+    prompt = error.prompt_tokens if isinstance(error, ContextLengthError) else 0
+    return Failure(id=request_id, fatal=fatal, prompt=prompt, **error_fields(error))
+
+
+def _split(
+    parts: tuple[Piece | CallPart, ...],
+) -> tuple[tuple[Piece, ...], tuple[Piece | CallPart, ...]]:
+    """The texts before the first part of a call, and everything from there on."""
+    pieces = tuple(itertools.takewhile(lambda part: isinstance(part, Piece), parts))
+    return pieces, parts[len(pieces) :]  # type: ignore[return-value]

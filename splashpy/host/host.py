@@ -8,6 +8,7 @@ meet in one inbox, so the host has no lock of its own.
 
 from __future__ import annotations
 
+import base64
 import os
 import queue
 import threading
@@ -18,18 +19,20 @@ from pathlib import Path
 
 from splashpy import blas, protocol
 from splashpy.cache.disk.lookup_file import LookupFile
+from splashpy.dialogue.detokenizer import token_bytes
 from splashpy.dialogue.prompt import Prompt
 from splashpy.engine.engine import Emitted, Engine, LoadFailed
+from splashpy.engine.generation import answer_room
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.request import Failed, Finished, LookedUp
 from splashpy.engine.shelf import wall_clock
 from splashpy.errors import InternalError, SplashError, UsageError
-from splashpy.host.answer import Answer
+from splashpy.host.answer import Answer, failure
 from splashpy.host.device import device, memory_bytes
 from splashpy.host.lookups import describe
 from splashpy.host.model import Speech, resolve_request
 from splashpy.package.model_directory import ModelDirectory
-from splashpy.protocol import Command, Event, Failure
+from splashpy.protocol import Command, Event
 from splashpy.version import __version__
 
 Emit = Callable[[Event], None]
@@ -49,6 +52,7 @@ class Host:
         self._engine = Engine(self._inbox.put)
         self._answers: dict[str, Answer] = {}
         self._speech: Speech | None = None
+        self._context_max = 0
         # What was asked, until its prompt was looked up; and where that is told.
         self._asked: dict[str, tuple[protocol.Generate, Prompt]] = {}
         self._lookups: LookupFile | None = None
@@ -85,7 +89,7 @@ class Host:
     def _fail(self, item: Command | Emitted, error: SplashError) -> None:
         """Answer what was asked, under its own id."""
         request_id = getattr(item, "id", "")
-        self._emit(Failure(id=request_id, **protocol.error_fields(error)))
+        self._emit(failure(error, request_id))
 
     def _dispatch(self, item: Command | Emitted) -> None:  # noqa: C901 - one table
         match item:
@@ -99,6 +103,10 @@ class Host:
                 self._engine.cancel(item.id)
             case protocol.Count():
                 self._count(item)
+            case protocol.Tokenize():
+                self._tokenize(item)
+            case protocol.Detokenize():
+                self._detokenize(item)
             case protocol.Unload():
                 self._speech = None
                 self._engine.unload()
@@ -114,7 +122,7 @@ class Host:
                 self._loading.popleft()
                 if not self._loading:
                     self._speech = None
-                self._emit(Failure(**protocol.error_fields(item.error)))
+                self._emit(failure(item.error, ""))
             case _:
                 self._follow(item)
 
@@ -150,6 +158,7 @@ class Host:
         self._lookups = LookupFile(Path(options.cache_dir or "")) if told else None
         self._model = command.name or command.model
         facts = loaded.target.facts
+        self._context_max = facts.context_max
         plan = loaded.plan
         self._emit(
             protocol.Ready(
@@ -160,7 +169,7 @@ class Host:
                 draft=loaded.draft,
                 effort_levels=speech.effort_levels,
                 effort_default=speech.effort_default,
-                tools=speech.template.reads_tools,
+                tools=speech.tool_format is not None,
                 sampling_defaults=speech.sampling,
                 memory=protocol.MemoryPlan(
                     weights=facts.weight_bytes,
@@ -170,6 +179,12 @@ class Host:
                     workspace=plan.needs.workspace if plan else 0,
                     budget=plan.budget if plan else 0,
                 ),
+                infill=speech.infill_tokens is not None,
+                reasoning=speech.reasoning_tags,
+                vocab_size=speech.tokenizer.vocab_size,
+                bos=_spelled(speech, speech.tokenizer.bos_token_id),
+                eos=_spelled(speech, min(speech.tokenizer.eos_token_ids, default=None)),
+                template=speech.template.source,
             )
         )
 
@@ -179,19 +194,54 @@ class Host:
             raise UsageError(f"request id {command.id!r} is already in use")
         prompt = speech.prompt(command)
         request = resolve_request(command, prompt, speech)
+        context = self._context_max or speech.context_max
+        length = len(prompt.token_ids)
+        answer_room(length, context, prefill_only=command.prefill_only)
         self._answers[command.id] = Answer(
             id=command.id,
             turn=speech.turn(command, prompt, request.stop_token_ids),
             stop_engine=self._engine.cancel,
             return_token_ids=command.return_token_ids,
         )
+        self._emit(protocol.Accepted(id=command.id, prompt=length))
         if self._lookups is not None:
             self._asked[command.id] = command, prompt
         self._engine.submit(request)
 
     def _count(self, command: protocol.Count) -> None:
         prompt = self._loaded_speech().prompt(command)
-        self._emit(protocol.Counted(id=command.id, tokens=len(prompt.token_ids)))
+        self._emit(
+            protocol.Counted(
+                id=command.id,
+                tokens=len(prompt.token_ids),
+                text=prompt.text if command.detail else "",
+                token_ids=prompt.token_ids if command.detail else (),
+            )
+        )
+
+    def _tokenize(self, command: protocol.Tokenize) -> None:
+        tokenizer = self._loaded_speech().tokenizer
+        bos = command.add_special and tokenizer.adds_bos
+        if command.parse_special:
+            ids = tokenizer.encode(command.text, add_special_tokens=bos)
+        else:
+            ids = tokenizer.encode_literal(command.text)
+            ids = [tokenizer.bos_token_id or 0, *ids] if bos else ids
+        pieces = (base64.b64encode(token_bytes(tokenizer, i)).decode() for i in ids)
+        self._emit(
+            protocol.Tokens(id=command.id, token_ids=tuple(ids), pieces=tuple(pieces))
+        )
+
+    def _detokenize(self, command: protocol.Detokenize) -> None:
+        tokenizer = self._loaded_speech().tokenizer
+        wrong = [i for i in command.token_ids if not 0 <= i < tokenizer.vocab_size]
+        if wrong:
+            raise UsageError(
+                f"{wrong[0]} is not a token id",
+                why=f"ids are 0 to {tokenizer.vocab_size - 1}",
+            )
+        text = tokenizer.decode(command.token_ids, skip_special_tokens=False)
+        self._emit(protocol.Tokens(id=command.id, text=text))
 
     def _note(self, event: LookedUp) -> None:
         """Write down what a lookup came to, for ``splashpy cache why``."""
@@ -227,3 +277,7 @@ class Host:
             self._warn(event)
         for out in answer.follow(event):  # type: ignore[arg-type]
             self._emit(out)
+
+
+def _spelled(speech: Speech, token_id: int | None) -> str:
+    return "" if token_id is None else speech.tokenizer.token_of(token_id) or ""

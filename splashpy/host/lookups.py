@@ -25,7 +25,7 @@ def describe(
         speech: of the model.
     """
     where = None
-    if found.shared and found.shared < found.length and command.prompt is None:
+    if found.shared and found.shared < found.length and command.messages:
         where = asdict(
             locate(
                 speech.tokenizer,

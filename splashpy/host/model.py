@@ -4,16 +4,27 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from splashpy import protocol
 from splashpy.cache.plan import UNMARKED, Marks
 from splashpy.dialogue.boundaries import Boundaries
 from splashpy.dialogue.channels import ChannelSplitter
 from splashpy.dialogue.grammars import Grammars
-from splashpy.dialogue.prompt import Prompt, build_prompt, build_raw, reasoning_tags
+from splashpy.dialogue.infill import InfillTokens, build_infill, find_tokens
+from splashpy.dialogue.prompt import (
+    Prompt,
+    build_open,
+    build_prompt,
+    build_raw,
+    force,
+    reasoning_tags,
+)
 from splashpy.dialogue.template import ChatTemplate
 from splashpy.dialogue.tokenizer import Tokenizer
+from splashpy.dialogue.tools.calling import Calling, Choice
+from splashpy.dialogue.tools.formats import ToolFormat, find_format
 from splashpy.dialogue.turn import Turn
 from splashpy.engine.request import GenerationRequest
 from splashpy.errors import UsageError
@@ -21,6 +32,8 @@ from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Sampling
 from splashpy.verification.grammar import Grammar
 from splashpy.verification.sampling import SamplingParams
+
+_BAN = -1e9  # added to a logit, leaves no chance to a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,8 @@ class Speech:
         boundaries: places of a prompt that other prompts share.
         sampling: the package's defaults.
         context_max: tokens of prompt plus answer.
+        tool_format: how the model writes tool calls; None where nobody knows.
+        infill_tokens: its tokens for filling gaps; None where it has none.
         grammars: what answers may be made to look like.
     """
 
@@ -41,6 +56,8 @@ class Speech:
     boundaries: Boundaries
     sampling: Sampling
     context_max: int
+    tool_format: ToolFormat | None = None
+    infill_tokens: InfillTokens | None = None
     grammars: Grammars = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +88,8 @@ class Speech:
             Boundaries(tokenizer, template),
             directory.sampling,
             max_context or context,
+            find_format(template.source) if template.reads_tools else None,
+            find_tokens(tokenizer),
         )
 
     @property
@@ -83,31 +102,64 @@ class Speech:
         """The effort that applies when none is asked for; empty without levels."""
         return self.template.effort.default
 
+    @property
+    def reasoning_tags(self) -> tuple[str, ...]:
+        """The pair of tags around the model's reasoning; empty when it has none."""
+        tags = reasoning_tags(self.tokenizer, self.template)
+        return (tags.open, tags.close) if tags else ()
+
     def prompt(self, command: protocol.Generate | protocol.Count) -> Prompt:
         """Token ids of what a command asks.
 
         Raises:
             TemplateError: the conversation cannot be rendered.
-            UsageError: neither messages nor a prompt, or both.
+            UsageError: not exactly one kind of prompt, or one of the wrong form.
         """
-        if (command.prompt is None) == (not command.messages):
-            raise UsageError("give either messages or a prompt")
+        given = (
+            command.messages,
+            command.prompt is not None,
+            command.prompt_ids,
+            command.infill,
+        )
+        if sum(map(bool, given)) != 1:
+            raise UsageError("give either messages or one kind of prompt")
         if command.prompt is not None:
             return build_raw(self.tokenizer, command.prompt)
-        return build_prompt(
-            self.tokenizer,
-            self.template,
-            command.messages,
-            tools=getattr(command, "tools", ()),
-            effort=getattr(command, "effort", None),
-        )
+        if command.infill is not None:
+            return build_infill(
+                self.tokenizer, self.infill_tokens, command.infill, self.context_max
+            )
+        if command.prompt_ids:
+            return self._of_ids(command.prompt_ids)
+        return self._conversation(command)
+
+    def forced_words(self, command: protocol.Generate) -> tuple[str, ...]:
+        """What the answer is made to begin with, for ``prompt.force``; empty: nothing.
+
+        Raises:
+            UsageError: a call is required of a model whose calls cannot be read.
+        """
+        if command.tool_choice != "required":
+            return ()
+        if self.tool_format is None:
+            raise UsageError(
+                "this model calls no tools, so a call cannot be required of it",
+                why="its chat template shows no tools, or in a format not known here",
+                fix=('leave "tool_choice" out',),
+            )
+        named = [command.tool_name] if command.tool_name else _names(command.tools)
+        before, _, after = self.tool_format.forced.partition("{name}")
+        unescaped = [part.replace("{{", "{") for part in (before, after)]
+        if len(named) == 1:
+            return (unescaped[0], named[0], unescaped[1])
+        return (unescaped[0],)
 
     def marks(self, command: protocol.Generate, prompt: Prompt) -> Marks:
-        """The places of a prompt; nothing is known about a raw one's."""
-        if command.prompt is not None:
+        """The places of a prompt; nothing is known where it is no conversation."""
+        if not command.messages:
             return UNMARKED
         return self.boundaries.marks(
-            prompt.token_ids, command.messages, command.tools, command.effort
+            prompt.token_ids, command.messages, command.tools, self._options(command)
         )
 
     def turn(
@@ -115,13 +167,14 @@ class Speech:
     ) -> Turn:
         """The text path of the answer; a raw prompt's is content as a whole."""
         tags = None
-        if command.prompt is None:
+        if command.messages:
             tags = reasoning_tags(self.tokenizer, self.template)
         return Turn(
             self.tokenizer,
             splitter=ChannelSplitter(tags, inside=prompt.opens_reasoning),
             stops=command.sampling.stop,
             end_ids=end_ids,
+            calling=self._calling(command),
         )
 
     def grammar(self, command: protocol.Generate, prompt: Prompt) -> Grammar | None:
@@ -144,6 +197,68 @@ class Speech:
                 )
         return self.grammars.compile(command.constraint, after)
 
+    def stop_ids(self, command: protocol.Generate, prompt: Prompt) -> frozenset[int]:
+        """Tokens that end the answer, beside those the command names."""
+        ends = self.tokenizer.eos_token_ids
+        gap = self.infill_tokens
+        if not command.messages and gap and gap.middle in prompt.token_ids:
+            ends |= gap.ends
+        return ends
+
+    def banned_ids(self, command: protocol.Generate) -> tuple[int, ...]:
+        """Tokens the answer must not hold: the one that begins a call, if forbidden."""
+        form = self.tool_format
+        if command.tool_choice != "none" or not command.tools or form is None:
+            return ()
+        token_id = self.tokenizer.control_id(form.region[0])
+        return () if token_id is None else (token_id,)
+
+    def _conversation(self, command: protocol.Generate | protocol.Count) -> Prompt:
+        arguments: dict[str, Any] = {
+            "tools": command.tools,
+            "options": self._options(command),
+        }
+        parts = (self.tokenizer, self.template, command.messages)
+        if command.continue_final:
+            return build_open(*parts, **arguments)
+        if isinstance(command, protocol.Count):
+            generation_prompt = command.generation_prompt
+            return build_prompt(
+                *parts, **arguments, generation_prompt=generation_prompt
+            )
+        prompt = build_prompt(*parts, **arguments)
+        words = self.forced_words(command)
+        return force(self.tokenizer, self.template, prompt, words) if words else prompt
+
+    def _options(self, command: protocol.Generate | protocol.Count) -> dict[str, Any]:
+        return {**self.template.effort.choose(command.effort), **command.options}
+
+    def _of_ids(self, token_ids: tuple[int, ...]) -> Prompt:
+        largest = max(token_ids)
+        if min(token_ids) < 0 or largest >= self.tokenizer.vocab_size:
+            raise UsageError(
+                f"the prompt holds the token id {largest}",
+                why=f"ids are 0 to {self.tokenizer.vocab_size - 1}",
+            )
+        text = self.tokenizer.decode(token_ids, skip_special_tokens=False)
+        return Prompt(token_ids, text)
+
+    def _calling(self, command: protocol.Generate) -> Calling | None:
+        offered = bool(command.tools) and command.tool_choice != "none"
+        if self.tool_format is None or not offered:
+            return None
+        choice = Choice(
+            single=not command.parallel_tool_calls,
+            forced="".join(self.forced_words(command)),
+        )
+        return Calling(self.tokenizer, self.tool_format, command.tools, choice)
+
+
+def _names(tools: tuple[dict[str, Any], ...]) -> list[str]:
+    functions = [tool.get("function", tool) for tool in tools]
+    names = [f.get("name") for f in functions if isinstance(f, dict)]
+    return [name for name in names if isinstance(name, str)]
+
 
 def resolve_request(
     command: protocol.Generate, prompt: Prompt, speech: Speech
@@ -160,8 +275,10 @@ def resolve_request(
     sampling = command.sampling
     stops = set(sampling.stop_token_ids)
     if not sampling.ignore_eos:
-        stops |= speech.tokenizer.eos_token_ids
+        stops |= speech.stop_ids(command, prompt)
     seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
+    banned = tuple((token_id, _BAN) for token_id in speech.banned_ids(command))
+    sampling = replace(sampling, logit_bias=sampling.logit_bias + banned)
     return GenerationRequest(
         id=command.id,
         token_ids=tuple(prompt.token_ids),
@@ -174,6 +291,7 @@ def resolve_request(
         prefill_only=command.prefill_only,
         grammar=speech.grammar(command, prompt),
         marks=speech.marks(command, prompt),
+        foreground=command.foreground,
     )
 
 

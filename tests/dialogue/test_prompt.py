@@ -247,8 +247,12 @@ def test_control_strings_a_template_builds_from_roles_are_its_own(
 def test_the_generation_prompt_may_open_reasoning(
     byte_tokenizer: Tokenizer, make_template: Make, effort: str | None, opens: bool
 ) -> None:
+    template = make_template("effort")
     prompt = build_prompt(
-        byte_tokenizer, make_template("effort"), [user("<think>")], effort=effort
+        byte_tokenizer,
+        template,
+        [user("<think>")],
+        options=template.effort.choose(effort),
     )
 
     assert prompt.opens_reasoning is opens

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from splashpy.protocol import (
+    Accepted,
     Cancel,
     Count,
     Counted,
@@ -56,7 +57,8 @@ def test_loading_reports_progress_and_ends_ready(
 
 def test_an_answer_is_prefill_then_cycles_then_done(conversation: Any) -> None:
     events = conversation.ask(return_token_ids=True)
-    kinds = [type(event) for event in events]
+    assert isinstance(events[0], Accepted)
+    kinds = [type(event) for event in events[1:]]
     assert kinds[0] is Prefill
     assert kinds[-1] is Done
     done = events[-1]

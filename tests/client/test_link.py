@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from splashpy.chat.link import PING_SECONDS, STUCK_SECONDS, EngineLink, _Watch
 from splashpy.client.client import EngineClient
+from splashpy.client.link import PING_SECONDS, STUCK_SECONDS, EngineLink, _Watch
 from splashpy.client.replay import ReplayClient, Timed
 from splashpy.errors import EngineDiedError, InternalError, ModelMissingError
 from splashpy.protocol import (

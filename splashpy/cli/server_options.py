@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the table of options that ``splashpy serve`` and its companions take."""
+
+from __future__ import annotations
+
+from splashpy.cli import values
+from splashpy.cli.option import Option
+
+PORT = 8000
+
+
+def effort_pair(value: str) -> tuple[str, str]:
+    """``ASKED=MEANT``, two words for a reasoning effort.
+
+    Raises:
+        ValueError: the text is not that.
+    """
+    asked, mark, meant = value.partition("=")
+    if not (asked and mark and meant):
+        raise ValueError("ASKED=MEANT, as in high=medium")
+    return asked, meant
+
+
+SERVER_ROWS: dict[str, tuple[Option, ...]] = {
+    "Server": (
+        Option(
+            "--host",
+            "address to listen at",
+            "ADDRESS",
+            values.text,
+            default="127.0.0.1 and ::1",
+            variable="SPLASHPY_HOST",
+        ),
+        Option(
+            "--port",
+            "port; 0 takes a free one",
+            "N",
+            values.integer(0, 65535),
+            default=str(PORT),
+            variable="SPLASHPY_PORT",
+        ),
+        Option(
+            "--api-key",
+            "key clients must show",
+            "KEY",
+            values.text,
+            default="none on this machine",
+            variable="SPLASHPY_API_KEY",
+        ),
+        Option("--no-auth", "let other machines in without a key", rare=True),
+        Option(
+            "--served-model-name",
+            "name of the model (repeat)",
+            "NAME",
+            values.text,
+            repeat=True,
+        ),
+        Option("--strict-model", "refuse requests for other models", rare=True),
+        Option(
+            "--allowed-host",
+            "name to answer to (repeat)",
+            "NAME",
+            values.text,
+            repeat=True,
+        ),
+        Option(
+            "--allowed-origin",
+            "web page that may call (repeat)",
+            "ORIGIN",
+            values.text,
+            repeat=True,
+        ),
+        Option(
+            "--default-effort",
+            "reasoning where none is asked for",
+            "LEVEL",
+            values.text,
+            default="the model's",
+        ),
+        Option(
+            "--effort-map",
+            "another effort than asked (repeat)",
+            "A=B",
+            effort_pair,
+            repeat=True,
+            rare=True,
+        ),
+        Option(
+            "--max-output-tokens",
+            "longest answer",
+            "N|NK",
+            values.tokens(1),
+            default="what the context leaves",
+        ),
+        Option(
+            "--max-queue",
+            "requests that may wait",
+            "N",
+            values.integer(0),
+            default="16",
+        ),
+        Option(
+            "--max-request-size",
+            "largest body",
+            "SIZE",
+            values.size,
+            default="64M",
+            rare=True,
+        ),
+        Option(
+            "--request-timeout",
+            "seconds one request may take",
+            "S",
+            values.decimal(0, above=True),
+            default="3600",
+            rare=True,
+        ),
+        Option(
+            "--keepalive",
+            "longest silence in a stream, in seconds",
+            "S",
+            values.decimal(0, above=True),
+            default="5",
+            rare=True,
+        ),
+        Option("--request-log", "one line for each request, no text"),
+        Option("--all", "every server", key="every"),
+        Option("--print-env", "print what would be set, start nothing"),
+    ),
+}

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request from its first check to its last byte, whatever its dialect.
+
+::
+
+    body ── a dialect's ``read`` ──▶ Ask ── admission, engine ──▶ events
+                                                                    │
+    bytes ◀── the dialect's ``Shape`` ◀─────────────────────────────┘
+
+Everything that can be wrong with a request is found before a header is sent, so it has
+its own status; after that an error is an event of the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from starlette.types import Receive, Scope, Send
+
+from splashpy.protocol import (
+    Accepted,
+    Cycle,
+    Done,
+    Event,
+    Generate,
+    Prefill,
+    Queued,
+    ToolDelta,
+)
+from splashpy.server.bodies import DisconnectedError
+from splashpy.server.endpoint import Endpoint
+from splashpy.server.engine import Running, new_id
+from splashpy.server.errors import ApiError, TooLongError, bug
+from splashpy.server.gate import json_response
+from splashpy.server.outcome import Outcome
+from splashpy.server.streaming import EventStream, disconnected
+
+_HEADERS_AFTER = 2.0  # seconds in the queue before a stream begins anyway
+
+
+class Shape(Protocol):
+    """How a dialect writes an answer; made anew for every request."""
+
+    def start(self, outcome: Outcome) -> Iterator[bytes]:
+        """The stream begins; called once, when it is known what was cached."""
+        ...
+
+    def take(self, outcome: Outcome, event: Cycle | ToolDelta) -> Iterator[bytes]:
+        """More of the answer; ``outcome`` has taken the event already."""
+        ...
+
+    def quiet(self, progress: Prefill | None) -> bytes:
+        """A frame that says the answer is still on its way."""
+        ...
+
+    def end(self, outcome: Outcome) -> Iterator[bytes]:
+        """One answer of the request ended."""
+        ...
+
+    def close(self, outcomes: list[Outcome]) -> Iterator[bytes]:
+        """The stream ends well."""
+        ...
+
+    def fail(self, error: ApiError) -> Iterator[bytes]:
+        """The stream ends with an error."""
+        ...
+
+    def body(self, outcomes: list[Outcome]) -> Any:
+        """The whole answer as one JSON value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request as its dialect understood it.
+
+    Attributes:
+        commands: what the engine is asked, one after the other.
+        shape: writes the answer.
+        stream: as events, not as one document.
+        param: the field that holds the prompt, for errors.
+        progress: tell how far the prompt is read.
+        seconds: how long it may take; None: as long as the server allows.
+        limit: whether to stop, given the answer so far and the seconds since its first
+            token; None never does.
+        call_prefix: how ids of tool calls begin.
+    """
+
+    commands: tuple[Generate, ...]
+    shape: Shape
+    stream: bool = False
+    param: str = "messages"
+    progress: bool = False
+    seconds: float | None = None
+    limit: Callable[[Outcome, float], bool] | None = None
+    call_prefix: str = "call_"
+
+
+class Answering:
+    """Answers one request; a response of ASGI."""
+
+    def __init__(self, endpoint: Endpoint, ask: Ask, endpoint_name: str):
+        self._endpoint = endpoint
+        self._ask = ask
+        self._name = endpoint_name
+        self._outcomes: list[Outcome] = []
+        self._running: Running | None = None
+        self._first: Event | None = None
+        loop = asyncio.get_running_loop()
+        seconds = endpoint.settings.request_seconds
+        self._deadline = loop.time() + min(ask.seconds or seconds, seconds)
+        self._result = "cancelled"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admit, ask, answer.
+
+        Raises:
+            ApiError: before anything was sent.
+        """
+        endpoint = self._endpoint
+        endpoint.admit()
+        try:
+            await self._begin(self._ask.commands[0], receive)
+            if self._ask.stream:
+                await EventStream(self._stream())(scope, receive, send)
+            else:
+                body = await _unless_gone(self._collect(), receive)
+                await json_response(body)(scope, receive, send)
+        except ApiError:
+            self._result = "error"
+            raise
+        finally:
+            if self._running is not None:
+                self._running.leave()
+            endpoint.release()
+            endpoint.note_request(self._name, self._result, self._outcomes)
+
+    async def _begin(self, command: Generate, receive: Receive | None = None) -> None:
+        """Hand a command over and wait until the engine has accepted it.
+
+        Raises:
+            ApiError: the request cannot be answered.
+        """
+        self._running = self._endpoint.engine.generate(command)
+        several = len(self._ask.commands) > 1
+        prompt = _prompt_key(command) if several else ""
+        outcome = Outcome(self._ask.call_prefix, prompt=prompt)
+        self._outcomes.append(outcome)
+        waiting = self._accepted(self._running)
+        await (waiting if receive is None else _unless_gone(waiting, receive))
+
+    async def _accepted(self, running: Running) -> None:
+        try:
+            event = await running.next(None)
+            if not isinstance(event, Accepted):
+                self._first = event  # an engine that says nothing of accepting
+            elif self._ask.stream and len(self._outcomes) == 1:
+                self._first = await self._admitted(running)
+        except TooLongError as error:
+            raise TooLongError(error.tokens, error.context, self._ask.param) from None
+
+    async def _admitted(self, running: Running) -> Event | None:
+        """The first event of the work proper; None after two seconds of waiting."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _HEADERS_AFTER
+        while True:
+            event = await running.next(max(until - loop.time(), 0.001))
+            if not isinstance(event, Queued):
+                return event
+
+    # --- streaming --------------------------------------------------------------------
+
+    async def _stream(self) -> AsyncIterator[bytes]:
+        shape, ask = self._ask.shape, self._ask
+        try:
+            for number, command in enumerate(ask.commands):
+                if number:
+                    await self._begin(command)
+                async for chunk in self._frames(self._outcomes[-1]):
+                    yield chunk
+            for chunk in shape.close(self._outcomes):
+                yield chunk
+            self._result = "ok"
+        except ApiError as error:
+            self._result = "error"
+            for chunk in shape.fail(error):
+                yield chunk
+        except Exception:
+            # A stream that just ends looks like a complete answer to its reader.
+            self._result = "error"
+            for chunk in shape.fail(bug()):
+                yield chunk
+            raise
+
+    async def _frames(self, outcome: Outcome) -> AsyncIterator[bytes]:
+        """The frames of one answer, with signs of life in its silences."""
+        shape, loop = self._ask.shape, asyncio.get_running_loop()
+        keepalive = self._endpoint.settings.keepalive_seconds
+        begun = len(self._outcomes) > 1
+        spoke = loop.time()
+        while outcome.done is None:
+            event = await self._next(spoke + keepalive)
+            chunks: list[bytes] = []
+            if event is None or (isinstance(event, Prefill) and self._ask.progress):
+                told = event if isinstance(event, Prefill) else outcome.prefill
+                chunks = [shape.quiet(told if self._ask.progress else None)]
+            if event is not None:
+                self._note(outcome, event)
+            if not begun and isinstance(event, Cycle | ToolDelta | Done):
+                begun = True
+                chunks += shape.start(outcome)
+            if isinstance(event, Cycle | ToolDelta):
+                chunks += shape.take(outcome, event)
+            elif isinstance(event, Done):
+                chunks += shape.end(outcome)
+            for chunk in chunks:
+                spoke = loop.time()
+                yield chunk
+
+    async def _next(self, until: float) -> Event | None:
+        """The next event; None when there is none at the time ``until``.
+
+        Raises:
+            ApiError: the request failed, or took too long.
+        """
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        assert self._running is not None
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._deadline:
+            raise ApiError("request_timeout", "the request took too long")
+        wait = min(until, self._deadline) - loop.time()
+        return await self._running.next(max(wait, 0.001))
+
+    # --- one document -----------------------------------------------------------------
+
+    async def _collect(self) -> Any:
+        for number, command in enumerate(self._ask.commands):
+            if number:
+                await self._begin(command)
+            outcome = self._outcomes[-1]
+            while outcome.done is None:
+                event = await self._next(self._deadline)
+                if event is not None:
+                    self._note(outcome, event)
+        self._result = "ok"
+        return self._ask.shape.body(self._outcomes)
+
+    def _note(self, outcome: Outcome, event: Event) -> None:
+        """Take an event into the outcome; stop where a limit says so."""
+        outcome.take(event, new_id(self._ask.call_prefix, 24))
+        if not isinstance(event, Cycle) or self._ask.limit is None:
+            return
+        now = asyncio.get_running_loop().time()
+        if not outcome.first_at:
+            outcome.first_at = now
+        if not outcome.limited and self._ask.limit(outcome, now - outcome.first_at):
+            outcome.limited = True
+            if self._running is not None:
+                self._running.cancel()
+
+
+def _prompt_key(command: Generate) -> str:
+    """Equal for commands with the same prompt."""
+    return repr((command.messages, command.prompt, command.prompt_ids, command.infill))
+
+
+async def _unless_gone(work: Any, receive: Receive) -> Any:
+    """The result of ``work``.
+
+    Raises:
+        DisconnectedError: the client left before.
+    """
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.ensure_future(disconnected(receive))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise DisconnectedError
+    finally:
+        for item in (task, watcher):
+            item.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await item

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tools and the choice among them, as OpenAI writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from splashpy.protocol import ToolChoice
+from splashpy.server.errors import ApiError
+from splashpy.server.fields import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools of a request.
+
+    Attributes:
+        tools: OpenAI tool objects.
+        choice: whether a call may, must not or must be the answer.
+        name: the only tool that may be called; empty: any.
+        parallel: an answer may hold several calls.
+    """
+
+    tools: tuple[dict[str, Any], ...] = ()
+    choice: ToolChoice = "auto"
+    name: str = ""
+    parallel: bool = True
+
+
+def read_offer(body: Fields) -> Offer:
+    """The tools of a chat request; the deprecated ``functions`` are tools too.
+
+    Raises:
+        ApiError: a tool without a name, or a call required where there is no tool.
+    """
+    tools = [item for item in map(_tool, body.objects("tools")) if item]
+    tools += [_function(item) for item in body.objects("functions")]
+    choice = body.raw("tool_choice")
+    if choice is None:
+        choice = body.raw("function_call")
+    found = Offer(
+        tuple(tools),
+        *read_choice(choice),
+        parallel=body.flag("parallel_tool_calls", default=True),
+    )
+    check_offer(found)
+    return found
+
+
+def read_choice(choice: Any) -> tuple[ToolChoice, str]:
+    """A tool choice as OpenAI's endpoints write it; unknown objects mean auto.
+
+    Raises:
+        ApiError: a word that is no choice.
+    """
+    if choice is None:
+        return "auto", ""
+    if isinstance(choice, dict):
+        function = choice.get("function", choice)
+        name = function.get("name") if isinstance(function, dict) else None
+        if isinstance(name, str) and name:
+            return "required", name
+        mode = choice.get("mode")
+        return ("required" if mode == "required" else "auto"), ""
+    if choice == "any":
+        choice = "required"
+    if choice not in ("auto", "none", "required"):
+        raise ApiError(
+            "invalid_value",
+            f"tool_choice must be auto, none, required or a tool, not {choice!r}",
+            param="tool_choice",
+        )
+    return choice, ""
+
+
+def check_offer(offer: Offer) -> None:
+    """Refuse a required call that cannot be.
+
+    Raises:
+        ApiError: there are no tools, or not the one named.
+    """
+    names = {tool["function"]["name"] for tool in offer.tools}
+    if offer.choice == "required" and (
+        not names or (offer.name and offer.name not in names)
+    ):
+        raise ApiError(
+            "invalid_value",
+            f"tool_choice asks for {offer.name or 'a call'}, tools does not offer it",
+            param="tool_choice",
+        )
+
+
+def function_tool(name: str, description: Any, parameters: Any) -> dict[str, Any]:
+    """A tool in the form templates read; absent parts are left out."""
+    function: dict[str, Any] = {"name": name}
+    if isinstance(description, str):
+        function["description"] = description
+    function["parameters"] = parameters if isinstance(parameters, dict) else {}
+    return {"type": "function", "function": function}
+
+
+def _tool(tool: Fields) -> dict[str, Any] | None:
+    """A tool as it is; None for kinds only a hosted service has."""
+    kind = tool.text("type", "function")
+    if kind != "function":
+        return None
+    function = tool.object("function") if tool.has("function") else tool
+    if not function.text("name"):
+        raise ApiError(
+            "invalid_value",
+            f"{function.where('name')} is missing",
+            param=function.where("name"),
+        )
+    if tool.has("function"):
+        return {"type": "function", "function": tool.mapping("function")}
+    return _function(tool)
+
+
+def _function(tool: Fields) -> dict[str, Any]:
+    name = tool.text("name")
+    if not name:
+        place = tool.where("name")
+        raise ApiError("invalid_value", f"{place} is missing", param=place)
+    return function_tool(name, tool.raw("description"), tool.raw("parameters"))

@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chat Completions: the bytes clients read."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from server_kit import CONTEXT, Reply, Running, Said, Script
+
+from splashpy.errors import ModelResultError
+
+HI = [{"role": "user", "content": "hi"}]
+CALL = (
+    "<tool_call>\n<function=look>\n<parameter=where>\nhere\n</parameter>\n"
+    "<parameter=depth>\n2\n</parameter>\n</function>\n</tool_call>"
+)
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "look",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "where": {"type": "string"},
+                    "depth": {"type": "integer"},
+                },
+            },
+        },
+    }
+]
+
+
+def chat(server: Running, **fields: Any) -> Reply:
+    body = {"model": "local", "messages": HI, **fields}
+    return server.post("/v1/chat/completions", body)
+
+
+def deltas(reply: Reply) -> list[dict[str, Any]]:
+    chunks = [event for event in reply.events if isinstance(event, dict)]
+    return [c["choices"][0]["delta"] for c in chunks if c["choices"]]
+
+
+def test_an_answer_carries_reasoning_text_and_counts(
+    server: Running, script: Script
+) -> None:
+    script.say("Think first.\n</think>\n\nParis.<|im_end|>", cached=5)
+
+    reply = chat(server)
+
+    assert reply.status == 200
+    assert reply.headers["x-request-id"].startswith("req_")
+    answer = reply.json
+    assert answer["object"] == "chat.completion"
+    assert answer["model"] == "local"
+    assert answer["created"] == 1_795_969_286
+    (choice,) = answer["choices"]
+    assert choice["message"]["content"] == "Paris."
+    assert choice["message"]["reasoning_content"] == "Think first.\n"
+    assert choice["finish_reason"] == "stop"
+    assert "tool_calls" not in choice["message"]
+    usage = answer["usage"]
+    prompt = len(script.requests[0].token_ids)
+    assert usage["prompt_tokens"] == prompt
+    assert usage["prompt_tokens_details"] == {"cached_tokens": 5}
+    assert usage["completion_tokens_details"]["reasoning_tokens"] == 13
+    assert usage["completion_tokens"] == 13 + 1 + 8 + 1
+    assert usage["total_tokens"] == prompt + usage["completion_tokens"]
+    timings = answer["timings"]
+    assert timings["cache_n"] + timings["prompt_n"] == prompt
+    assert timings["draft_n_accepted"] <= timings["draft_n"]
+
+
+def test_a_stream_begins_with_the_role_and_ends_with_done(
+    server: Running, script: Script
+) -> None:
+    script.say("Hm.</think>Pa", "ris.<|im_end|>")
+
+    reply = chat(server, stream=True)
+
+    assert reply.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert reply.headers["cache-control"] == "no-cache"
+    assert "content-length" not in reply.headers
+    found = deltas(reply)
+    assert found[0] == {"role": "assistant", "content": ""}
+    assert found[-1] == {}
+    assert all(len(delta) == 1 for delta in found[1:-1])
+    said = "".join(delta.get("content", "") for delta in found)
+    thought = "".join(delta.get("reasoning_content", "") for delta in found)
+    assert (thought, said) == ("Hm.", "Paris.")
+    assert reply.events[-2]["choices"][0]["finish_reason"] == "stop"
+    assert reply.events[-1] == "[DONE]"
+    for chunk in reply.events[:-1]:
+        assert chunk["object"] == "chat.completion.chunk"
+        assert isinstance(chunk["created"], int)
+        assert chunk["choices"][0]["index"] == 0
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_chunk_of_counts_comes_only_where_it_was_asked_for(
+    server: Running, *, asked: bool
+) -> None:
+    options = {"include_usage": True} if asked else None
+
+    events = chat(server, stream=True, stream_options=options).events
+
+    empty = [e for e in events if isinstance(e, dict) and not e["choices"]]
+    assert len(empty) == asked
+    if asked:
+        assert events[-2] == empty[0]
+        assert empty[0]["usage"]["completion_tokens"] > 0
+
+
+def test_tool_calls_are_streamed_one_element_at_a_time(
+    server: Running, script: Script
+) -> None:
+    script.say(f"</think>Let me look.\n{CALL}\n{CALL}<|im_end|>")
+
+    reply = chat(server, stream=True, tools=TOOLS)
+
+    assert "".join(d.get("content", "") for d in deltas(reply)) == "Let me look."
+    pieces = [d["tool_calls"] for d in deltas(reply) if "tool_calls" in d]
+    assert all(len(piece) == 1 for piece in pieces)
+    assert [p[0]["index"] for p in pieces] == sorted(p[0]["index"] for p in pieces)
+    for index in (0, 1):
+        mine = [p[0] for p in pieces if p[0]["index"] == index]
+        assert mine[0]["id"].startswith("call_")
+        assert mine[0]["type"] == "function"
+        assert mine[0]["function"] == {"name": "look", "arguments": ""}
+        assert all("id" not in later for later in mine[1:])
+        text = "".join(later["function"]["arguments"] for later in mine)
+        assert text == '{"where":"here","depth":2}'
+    assert reply.events[-2]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_an_answer_of_calls_only_has_no_content(
+    server: Running, script: Script
+) -> None:
+    script.say(f"</think>\n\n{CALL}<|im_end|>")
+
+    (choice,) = chat(server, tools=TOOLS).json["choices"]
+
+    assert choice["message"]["content"] is None
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["arguments"] == '{"where":"here","depth":2}'
+    assert choice["finish_reason"] == "tool_calls"
+
+
+def test_a_call_cut_by_the_budget_is_text_in_both_forms(
+    server: Running, script: Script
+) -> None:
+    script.say(f"</think>{CALL}")
+
+    whole = chat(server, tools=TOOLS, max_tokens=60).json["choices"][0]
+    streamed = chat(server, tools=TOOLS, max_tokens=60, stream=True)
+
+    assert whole["finish_reason"] == "length"
+    assert "tool_calls" not in whole["message"]
+    text = "".join(d.get("content", "") for d in deltas(streamed))
+    assert text == whole["message"]["content"]
+    assert CALL.startswith(text)
+
+
+def test_parallel_calls_can_be_forbidden(server: Running, script: Script) -> None:
+    script.say(f"</think>{CALL}\n{CALL}<|im_end|>")
+
+    reply = chat(server, tools=TOOLS, parallel_tool_calls=False)
+
+    assert len(reply.json["choices"][0]["message"]["tool_calls"]) == 1
+
+
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "look"}}]
+)
+def test_a_required_call_is_begun_for_the_model(
+    server: Running, script: Script, choice: Any
+) -> None:
+    script.say(CALL.removeprefix("<tool_call>\n<function=look>\n") + "<|im_end|>")
+
+    reply = chat(server, tools=TOOLS, tool_choice=choice)
+
+    (call,) = reply.json["choices"][0]["message"]["tool_calls"]
+    assert call["function"]["name"] == "look"
+
+
+def test_a_forbidden_call_is_shown_but_its_marker_is_banned(
+    server: Running, script: Script
+) -> None:
+    chat(server, tools=TOOLS, tool_choice="none")
+    chat(server, tools=TOOLS)
+
+    banned, free = script.requests
+    assert banned.token_ids == free.token_ids
+    assert [bias for _, bias in banned.sampling.logit_bias] == [-1e9]
+
+
+def test_no_tools_and_an_empty_list_are_the_same_prompt(
+    server: Running, script: Script
+) -> None:
+    chat(server)
+    chat(server, tools=[])
+
+    assert script.requests[0].token_ids == script.requests[1].token_ids
+
+
+def test_a_stop_string_ends_the_content_before_it(
+    server: Running, script: Script
+) -> None:
+    script.say("</think>alpha beta gamma delta<|im_end|>", block=7)
+
+    streamed = chat(server, stop=["beta gamma"], stream=True)
+    whole = chat(server, stop="beta gamma").json["choices"][0]
+
+    text = "".join(d.get("content", "") for d in deltas(streamed))
+    assert text == whole["message"]["content"] == "alpha "
+    assert whole["finish_reason"] == "stop"
+
+
+def test_a_character_in_pieces_is_never_shown_in_part(
+    server: Running, script: Script
+) -> None:
+    script.say("</think>Příliš 🙂 日本 e\u0301<|im_end|>", block=1)
+
+    reply = chat(server, stream=True)
+
+    pieces = [d["content"] for d in deltas(reply) if "content" in d]
+    assert "".join(pieces) == "Příliš 🙂 日本 e\u0301"
+    assert not any("\ufffd" in piece for piece in pieces)
+
+
+def test_a_budget_is_a_ceiling_not_a_reservation(
+    server: Running, script: Script
+) -> None:
+    reply = chat(server, max_tokens=1_000_000)
+
+    assert reply.status == 200
+    assert script.requests[0].max_new_tokens == 1_000_000  # the engine clamps it
+
+
+def test_a_prompt_that_is_too_long_is_told_in_the_words_agents_read(
+    server: Running, script: Script
+) -> None:
+    long = [{"role": "user", "content": "x" * CONTEXT}]
+
+    reply = chat(server, messages=long, stream=True)
+
+    assert reply.status == 400
+    error = reply.json["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert error["type"] == "invalid_request_error"
+    assert error["param"] == "messages"
+    count = server.post("/v1/chat/completions/input_tokens", {"messages": long})
+    tokens = count.json["input_tokens"]
+    assert error["message"] == (
+        f"This model's maximum context length is {CONTEXT} tokens. However, your "
+        f"request has {tokens} input tokens. Please reduce the length of the messages."
+    )
+    assert script.requests == []
+
+
+def test_the_longest_prompt_that_fits_leaves_one_token(
+    server: Running, script: Script
+) -> None:
+    script.say("abc")
+    found = server.post(
+        "/v1/chat/completions/input_tokens",
+        {"messages": [{"role": "user", "content": ""}]},
+    ).json["input_tokens"]
+    room = CONTEXT - found - 1
+
+    fits = chat(server, messages=[{"role": "user", "content": "x" * room}])
+    not_any_more = chat(
+        server, messages=[{"role": "user", "content": "x" * (room + 1)}]
+    )
+
+    assert fits.status == 200
+    assert not_any_more.status == 400
+
+
+def test_several_answers_count_their_prompt_once(
+    server: Running, script: Script
+) -> None:
+    answer = chat(server, n=3, seed=7).json
+
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2]
+    assert [request.seed for request in script.requests] == [7, 8, 9]
+    assert answer["usage"]["prompt_tokens"] == len(script.requests[0].token_ids)
+    assert answer["usage"]["completion_tokens"] == 3 * 3
+
+
+def test_reasoning_can_be_hidden_or_left_in_the_text(
+    server: Running, script: Script
+) -> None:
+    script.say("Hm.</think>Yes.<|im_end|>")
+
+    hidden = chat(server, include_reasoning=False).json["choices"][0]["message"]
+    raw = chat(server, reasoning_format="none").json["choices"][0]["message"]
+    streamed = chat(server, reasoning_format="none", stream=True)
+
+    assert hidden == {"role": "assistant", "content": "Yes."}
+    assert raw["content"] == "<think>\nHm.</think>\n\nYes."
+    text = "".join(d.get("content", "") for d in deltas(streamed))
+    assert text == raw["content"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "thinks"),
+    [
+        ({}, True),
+        ({"reasoning_effort": "none"}, False),
+        ({"reasoning": {"effort": "none"}}, False),
+        ({"enable_thinking": False}, False),
+        ({"thinking": {"type": "disabled"}}, False),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
+        ({"reasoning_effort": "high"}, True),
+        ({"reasoning_effort": "minimal"}, True),
+    ],
+)
+def test_thinking_is_switched_by_every_field_for_it(
+    server: Running, script: Script, fields: dict[str, Any], *, thinks: bool
+) -> None:
+    script.say("So.<|im_end|>")
+
+    message = chat(server, **fields).json["choices"][0]["message"]
+
+    assert ("reasoning_content" in message) is thinks
+
+
+def test_an_unknown_effort_is_refused_with_the_known_ones(server: Running) -> None:
+    reply = chat(server, reasoning_effort="banana")
+
+    assert reply.status == 400
+    assert "minimal" in reply.json["error"]["message"]
+
+
+def test_an_answer_that_was_begun_is_continued(server: Running, script: Script) -> None:
+    script.say(" is Paris.<|im_end|>")
+    begun = [*HI, {"role": "assistant", "content": "The capital"}]
+
+    reply = chat(server, messages=begun, continue_final_message=True)
+
+    assert reply.json["choices"][0]["message"]["content"] == " is Paris."
+
+
+def test_a_body_in_the_shape_of_responses_is_answered_as_a_chat(
+    server: Running, script: Script
+) -> None:
+    script.say("</think>Yes.<|im_end|>")
+    items = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
+
+    reply = server.post("/v1/chat/completions", {"input": items, "tools": TOOLS[:0]})
+
+    assert reply.json["choices"][0]["message"]["content"] == "Yes."
+
+
+def test_what_clients_send_beyond_the_known_is_ignored(server: Running) -> None:
+    extras = {
+        "store": False,
+        "stream_options": None,
+        "prompt_cache_key": "x",
+        "verbosity": "low",
+        "service_tier": "auto",
+        "metadata": {},
+        "user": "u",
+        "prediction": {"type": "content", "content": "x"},
+        "modalities": ["text"],
+        "cache_prompt": True,
+        "samplers": ["top_k"],
+        "typical_p": 1.0,
+        "mirostat": 0,
+        "novelty": {"a": [1]},
+        "response_format": {"type": "json_schema", "json_schema": None},
+        "max_completion_tokens": None,
+        "reasoning_effort": None,
+        "web_search_options": {},
+    }
+    tools = [*TOOLS, {"type": "web_search"}, {"type": "function", "name": "flat"}]
+
+    assert chat(server, **extras, tools=tools).status == 200
+    ignored = server.get("/status").json["http"]["ignored_fields"]
+    assert ignored > 0
+
+
+def test_history_of_every_kind_is_taken(server: Running, script: Script) -> None:
+    history = [
+        {"role": "developer", "content": "Be an agent."},
+        {"role": "system", "content": "And brief."},
+        {"role": "user", "content": [{"type": "text", "text": ""}, "a", "b"]},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "Hm.",
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "look", "arguments": '{"where": "here"}'},
+                },
+                {"function": {"name": "look", "arguments": '{"where": "he'}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "nothing"},
+        {"role": "system", "content": "Later."},
+        {"role": "user", "content": "so?"},
+    ]
+
+    assert chat(server, messages=history, tools=TOOLS).status == 200
+    tokens = list(script.requests[-1].token_ids)
+    text = server.post("/detokenize", {"tokens": tokens}).json["content"]
+    assert "None" not in text
+    assert "Incomplete tool call: look" in text
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "novelty"}]
+)
+def test_a_part_that_is_no_text_is_refused_by_name(
+    server: Running, part: dict[str, Any]
+) -> None:
+    reply = chat(server, messages=[{"role": "user", "content": [part]}])
+
+    assert reply.status == 400
+    assert part["type"] in reply.json["error"]["message"]
+
+
+def test_an_error_in_the_middle_is_an_event_and_the_end(
+    server: Running, script: Script
+) -> None:
+    script.say("</think>Begin", ModelResultError("not a number"))
+
+    events = chat(server, stream=True).events
+
+    assert events[-1] == "[DONE]"
+    assert events[-2]["error"]["code"] == "internal_error"
+    assert "choices" not in events[-2]
+
+
+def test_silence_is_filled_with_empty_chunks(
+    serve: Any, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splashpy.server.exchange._HEADERS_AFTER", 0.1)
+    told = threading.Event()
+    script.answers = [Said(("</think>late<|im_end|>",), prefill=lambda: told.wait(20))]
+    server = serve(keepalive_seconds=0.05)
+    threading.Timer(0.6, told.set).start()
+
+    reply = chat(server, stream=True, return_progress=True)
+
+    found = deltas(reply)
+    role = found.index({"role": "assistant", "content": ""})
+    assert role > 3
+    assert found[:role] == [{}] * role
+    assert any("prompt_progress" in e for e in reply.events if isinstance(e, dict))

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server whose engine says what it is told; all else is real: host, text, HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import queue
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import tiny
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from splashpy.client.in_process import InProcessClient
+from splashpy.engine.loading import Loaded
+from splashpy.engine.request import (
+    Failed,
+    Finished,
+    GenerationRequest,
+    PrefillProgress,
+    TokensCommitted,
+    Waiting,
+)
+from splashpy.errors import SplashError
+from splashpy.protocol import DraftState, Load
+from splashpy.server.endpoint import Endpoint
+from splashpy.server.engine import Engine as ServerEngine
+from splashpy.server.serving import HttpServer, open_sockets
+from splashpy.server.settings import ServerSettings
+
+CONTEXT = 4096
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_pad|>")
+SPECIAL += ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|file_sep|>")
+SPECIAL += ("<|repo_name|>",)
+MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+TEMPLATE = (
+    "{%- if tools %}<|im_start|>system\n# Tools\n{% for tool in tools %}"
+    "{{ tool | tojson }}\n{% endfor %}"
+    "Call as <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n"
+    "</function>\n</tool_call><|im_end|>\n{% endif %}"
+    "{%- for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{%- if message.reasoning_content %}<think>\n{{ message.reasoning_content }}\n"
+    "</think>\n\n{% endif %}{{ message.content }}"
+    "{%- for call in message.tool_calls or [] %}\n<tool_call>\n"
+    "<function={{ call.function.name }}>\n{% for key in call.function.arguments %}"
+    "<parameter={{ key }}>\n{{ call.function.arguments[key] }}\n</parameter>\n"
+    "{% endfor %}</function>\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}"
+    "<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}{% endif %}"
+)
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def write_speaker(directory: Path, template: str = TEMPLATE) -> Path:
+    """A model directory whose text side is complete; there are no weights in it."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(
+        models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[])
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = SPECIAL if template is TEMPLATE else SPECIAL[:3]
+    tokenizer.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in special]
+    )
+    tokenizer.add_tokens(
+        [AddedToken(token, special=False, normalized=False) for token in MARKERS]
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "<|im_end|>", "chat_template": template})
+    )
+    config = tiny.config(max_position_embeddings=CONTEXT)
+    (directory / "config.json").write_text(json.dumps(config))
+    (directory / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+    return directory
+
+
+@dataclass(slots=True)
+class Said:
+    """What the engine does for one request.
+
+    Attributes:
+        steps: a text to commit, a function to wait for or to call, or an error.
+        block: tokens of one cycle.
+        cached: tokens of the prompt that count as restored.
+        prefill: called before the prompt is read.
+    """
+
+    steps: tuple[str | Callable[[], object] | SplashError, ...] = ("ok<|im_end|>",)
+    block: int = 4
+    cached: int = 0
+    prefill: Callable[[], object] | None = None
+
+
+@dataclass(slots=True)
+class Script:
+    """Answers of the engine, in the order of requests; the last one again and again."""
+
+    answers: list[Said] = field(default_factory=lambda: [Said()])
+    requests: list[GenerationRequest] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    ended: list[tuple[str, str]] = field(default_factory=list)
+    gate: threading.Event | None = None
+
+    def begin(self) -> None:
+        """Forget everything."""
+        self.answers = [Said()]
+        self.requests, self.cancelled, self.ended = [], [], []
+        self.gate = None
+
+    def say(self, *texts: Any, **fields: Any) -> None:
+        """The next answer."""
+        self.answers = [Said(texts, **fields)]
+
+    def take(self) -> Said:
+        """The answer to a request."""
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+class ScriptedEngine:
+    """Stands where the host expects its engine."""
+
+    def __init__(self, script: Script, tokenizer: Tokenizer, emit: Callable):
+        self._script, self._tokenizer, self._emit = script, tokenizer, emit
+        self._jobs: queue.SimpleQueue = queue.SimpleQueue()
+        self._cancelled: set[str] = set()
+        self._waiting: list[str] = []
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def load(self, request: Any) -> None:
+        self._jobs.put(request)
+
+    def unload(self) -> None: ...
+
+    def submit(self, request: GenerationRequest) -> None:
+        self._script.requests.append(request)
+        position = len(self._waiting)
+        self._waiting.append(request.id)
+        if position:
+            self._emit(Waiting(request.id, position))
+        self._jobs.put(request)
+
+    def cancel(self, request_id: str) -> None:
+        self._script.cancelled.append(request_id)
+        self._cancelled.add(request_id)
+
+    def close(self, timeout: float | None = None) -> None:
+        self._closing = True
+        self._jobs.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if not isinstance(job, GenerationRequest):
+                if self._script.gate is not None:
+                    self._script.gate.wait(30)
+                self._emit(_loaded())
+                continue
+            try:
+                self._answer(job)
+            except SplashError as error:
+                self._emit(Failed(job.id, error))
+            self._waiting.remove(job.id)
+
+    def _answer(self, request: GenerationRequest) -> None:
+        said = self._script.take()
+        prompt = len(request.token_ids)
+        cached = min(said.cached, prompt - 1)
+        if said.prefill is not None:
+            said.prefill()
+        started = time.perf_counter()
+        for done in (cached, prompt):
+            self._emit(PrefillProgress(request.id, prompt, cached, done, 0.001))
+        reason = "stop" if request.prefill_only else self._speak(request, said)
+        self._script.ended.append((request.id, reason))
+        spent = time.perf_counter() - started
+        self._emit(
+            Finished(
+                id=request.id,
+                reason=reason,
+                prompt_tokens=prompt,
+                cached_tokens=cached,
+                queue_seconds=0.001,
+                prefill_seconds=max(spent, 0.001),
+            )
+        )
+
+    def _speak(self, request: GenerationRequest, said: Said) -> Any:
+        cycle, left = 0, request.max_new_tokens or CONTEXT
+        for step in said.steps:
+            if isinstance(step, SplashError):
+                raise step
+            if not isinstance(step, str):
+                step()
+                continue
+            ids = self._tokenizer.encode(step, add_special_tokens=False).ids
+            while ids:
+                if request.id in self._cancelled or self._closing:
+                    return "cancelled"
+                size = 1 if cycle == 0 else said.block
+                block, ids = ids[: min(size, left)], ids[min(size, left) :]
+                left -= len(block)
+                self._commit(request, cycle, block)
+                cycle += 1
+                if request.stop_token_ids.intersection(block):
+                    return "stop"
+                if not left:
+                    return "length"
+        return "cancelled" if request.id in self._cancelled else "length"
+
+    def _commit(self, request: GenerationRequest, cycle: int, block: list[int]) -> None:
+        drafted = len(block) - 1 if cycle else 0
+        self._emit(
+            TokensCommitted(
+                id=request.id,
+                cycle=cycle,
+                token_ids=tuple(block),
+                sources=("a",) * drafted + ("t",),
+                drafted=drafted,
+                accepted=drafted,
+                draft_seconds=0.001,
+                verify_seconds=0.001,
+                at=time.perf_counter(),
+            )
+        )
+
+
+def _loaded() -> Loaded:
+    facts = SimpleNamespace(
+        context_max=CONTEXT, weight_bytes=1, kv_bytes_per_token=1, kv="bf16"
+    )
+    target: Any = SimpleNamespace(facts=facts)
+    drafter: Any = SimpleNamespace(block_size=8)
+    return Loaded(target=target, drafter=drafter, draft=DraftState(state="active"))
+
+
+@dataclass(slots=True)
+class Reply:
+    """One answer over HTTP."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def events(self) -> list[Any]:
+        """The data of server-sent events, ``[DONE]`` as a string."""
+        found = []
+        for frame in self.body.decode().split("\n\n"):
+            lines = [line for line in frame.split("\n") if line]
+            for line in lines:
+                if line.startswith("data: "):
+                    text = line.removeprefix("data: ")
+                    found.append(text if text == "[DONE]" else json.loads(text))
+        return found
+
+
+class Running:
+    """A server on a thread of its own."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        connect: Callable[[], Any] = InProcessClient,
+        load: Load | None = None,
+    ):
+        self.settings = settings
+        self.faults: list[Exception] = []
+        self.log: list[str] = []
+        self._connect = connect
+        self._load = load or Load(model="none")
+        self._up = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        assert self._up.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.call_soon_threadsafe(self.server.stop)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        engine = ServerEngine(self._connect, self._load, self.log.append)
+        self.endpoint = Endpoint(
+            self.settings, engine, lambda: 1_795_969_286.0, log=self.log.append
+        )
+        sockets = open_sockets("127.0.0.1", 0)
+        self.server = HttpServer(self.endpoint, sockets, self.faults.append)
+        self.port = self.server.port
+        engine.failed.add_done_callback(lambda f: self.faults.append(f.exception()))
+        engine.start()
+        self._up.set()
+        await self.server.run()
+        await engine.close()
+
+    @property
+    def engine_started(self) -> bool:
+        """Whether the host of the first engine exists."""
+        link = self.endpoint.engine._link
+        return link is not None and link._client is not None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_ready(self) -> Running:
+        """Wait until the model is loaded."""
+        end = time.monotonic() + 20
+        while self.get("/health").status != 200:
+            assert time.monotonic() < end
+            assert not self.faults, self.faults
+            time.sleep(0.01)
+        return self
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        sent = dict(headers or {})
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        reply = Reply(response.status, found, response.read())
+        connection.close()
+        return reply
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.request("GET", path, headers=headers)
+
+    def post(self, path: str, body: Any, **headers: str) -> Reply:
+        return self.request("POST", path, body, headers)
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something that happens on another thread."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.002)
+
+
+def lines_of(reply: Reply) -> Iterator[str]:
+    yield from reply.body.decode().split("\n")
