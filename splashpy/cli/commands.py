@@ -81,11 +81,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "cache:VERIFY", "find damaged records", "Models", part_of="cache"
     ),
     "serve": CommandEntry(
-        "serve:SERVE", "an endpoint for editors and agents", "Serve", "[MODEL]"
+        "serve:SERVE", "for editors and agents; also ps, stop", "Serve", "[MODEL]"
     ),
-    "ps": CommandEntry("servers:PS", "servers that run; also stop", "Serve"),
+    "ps": CommandEntry("servers:PS", "servers that run", "Serve", part_of="serve"),
     "stop": CommandEntry(
-        "servers:STOP", "stop a server", "Serve", "[PORT]", part_of="ps"
+        "servers:STOP", "stop a server", "Serve", "[PORT]", part_of="serve"
     ),
     "launch": CommandEntry(
         "launch:LAUNCH",
@@ -120,10 +120,14 @@ COMMANDS: dict[str, CommandEntry] = {
         "history:HISTORY", "saved conversations", "Other", "[ACTION] [ID]"
     ),
     "config": CommandEntry(
-        "settings:CONFIG", "look at and change config.toml", "Other", "[ACTION]"
+        "settings:CONFIG", "config.toml; also completion", "Other", "[ACTION]"
     ),
     "completion": CommandEntry(
-        "completion:COMPLETION", "completion for a shell", "Other", "bash|zsh|fish"
+        "completion:COMPLETION",
+        "completion for a shell",
+        "Other",
+        "bash|zsh|fish",
+        part_of="config",
     ),
     "help": CommandEntry(
         "help:HELP", "explain a command, an error or a topic", "Other", "[SUBJECT]"
