@@ -224,7 +224,8 @@ class PrefixCache:
         assert self._new_state is not None
         state = self._new_state(capacity)
         shared, places = self._disk.find(tokens, cut_anywhere=state.cut_anywhere)
-        if shared > found.shared and shared < len(tokens):
+        # Even where no whole block is shared, the first ones on disk tell how far.
+        if (shared > found.shared or not found.shared) and shared < len(tokens):
             shared, was = self._disk.departure(tokens, shared)
             found = replace(found, shared=shared, was=was)
         least = max(found.resumed + _WORTH_READING, self.policy.shortest)

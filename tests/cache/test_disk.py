@@ -91,6 +91,15 @@ def test_attention_is_resumed_within_what_is_on_disk(on_disk: Callable) -> None:
     assert found.was == tuple(LONG[600:608])
 
 
+def test_a_change_in_the_first_block_is_found_on_disk(on_disk: Callable) -> None:
+    asking = on_disk("attention")
+    asking.ask(LONG, ANSWER)
+    asking.write()
+    found = on_disk("attention").ask([*LONG[:110], 9, *LONG[111:]])
+    assert (found.resumed, found.shared, found.reason) == (0, 110, "short")
+    assert found.was == tuple(LONG[110:118])
+
+
 def test_memory_is_preferred_where_it_has_as_much(kind: str, on_disk: Callable) -> None:
     asking = on_disk(kind)
     asking.ask(LONG, ANSWER)
