@@ -235,6 +235,12 @@ class TemplateError(SplashError):
     code = "E-TEMPLATE"
 
 
+class ConstraintError(UsageError):
+    """An answer cannot be made to look as was asked."""
+
+    code = "E-CONSTRAINT"
+
+
 class PermissionDeniedError(SplashError):
     """A directory or file cannot be written."""
 

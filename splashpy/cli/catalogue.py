@@ -236,6 +236,15 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "Check the order of roles in the file of --messages.",
         ),
     ),
+    "E-CONSTRAINT": CatalogueEntry(
+        2,
+        "The JSON Schema, expression, list or grammar an answer shall follow is not "
+        "understood, too long or too complex. The message says where.",
+        (
+            "Correct or simplify it; references to other documents are not read.",
+            "Leave it out: the answer is free then.",
+        ),
+    ),
     "E-PERM": CatalogueEntry(
         1,
         "A directory or file cannot be written or read.",
