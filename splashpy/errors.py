@@ -5,6 +5,7 @@
 
     SplashError                     the command line prints it, without a traceback
     ├── UsageError                  the call or its values are wrong        exit 2
+    │   └── ConstraintError         what an answer must follow is unusable  exit 2
     ├── PackageError                a model cannot be used                  exit 3
     │   ├── ModelUnknownError       no such name                            exit 3
     │   ├── ModelMissingError       known, not installed                    exit 3
@@ -248,6 +249,12 @@ class TemplateError(SplashError):
     """The chat template is missing or fails on these messages."""
 
     code = "E-TEMPLATE"
+
+
+class ConstraintError(UsageError):
+    """An answer cannot be made to look as was asked."""
+
+    code = "E-CONSTRAINT"
 
 
 class PermissionDeniedError(SplashError):

@@ -250,6 +250,15 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "splashpy history path prints where the file is.",
         ),
     ),
+    "E-CONSTRAINT": CatalogueEntry(
+        2,
+        "The JSON Schema, expression, list or grammar an answer shall follow is not "
+        "understood, too long or too complex. The message says where.",
+        (
+            "Correct or simplify it; references to other documents are not read.",
+            "Leave it out: the answer is free then.",
+        ),
+    ),
     "E-PERM": CatalogueEntry(
         1,
         "A directory or file cannot be written or read.",

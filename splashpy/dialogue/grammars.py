@@ -14,7 +14,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal
 
 from splashpy.dialogue.tokenizer import Tokenizer
-from splashpy.errors import UsageError
+from splashpy.errors import ConstraintError
 from splashpy.protocol import Constraint
 from splashpy.verification.grammar import Grammar
 
@@ -57,7 +57,7 @@ class Grammars:
             after: the token that ends the reasoning before it.
 
         Raises:
-            UsageError: it is not understood, too long or too complex.
+            ConstraintError: it is not understood, too long or too complex.
         """
         matcher = self._compiled.pop(constraint, None) or self._matcher(constraint)
         self._compiled[constraint] = matcher
@@ -114,9 +114,9 @@ def _check_choices(choices: Any) -> None:
         raise ValueError("expected a JSON list of one or more strings")
 
 
-def _refused(constraint: Constraint, why: str) -> UsageError:
+def _refused(constraint: Constraint, why: str) -> ConstraintError:
     name = constraint.kind.replace("_", " ").replace("json", "JSON")
-    return UsageError(
+    return ConstraintError(
         f"the {name} for the answer cannot be used",
         why=" ".join(why.split())[:_LONGEST_REASON] or "it is not understood",
         fix=["correct or simplify it"],

@@ -27,7 +27,7 @@ from splashpy.dialogue.tools.calling import Calling, Choice
 from splashpy.dialogue.tools.formats import ToolFormat, find_format
 from splashpy.dialogue.turn import Turn
 from splashpy.engine.request import GenerationRequest
-from splashpy.errors import UsageError
+from splashpy.errors import ConstraintError, UsageError
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Sampling
 from splashpy.verification.grammar import Grammar
@@ -181,7 +181,7 @@ class Speech:
         """What the answer must follow; None where it is free.
 
         Raises:
-            UsageError: the constraint cannot be used, or not after this prompt.
+            ConstraintError: it cannot be used, or not after this prompt.
         """
         if command.constraint is None:
             return None
@@ -190,7 +190,7 @@ class Speech:
             tags = reasoning_tags(self.tokenizer, self.template)
             after = tags.close_id if tags else None
             if after is None:
-                raise UsageError(
+                raise ConstraintError(
                     "the answer cannot be constrained while the model reasons",
                     why="its vocabulary has no token that ends the reasoning",
                     fix=["switch reasoning off for this request"],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from splashpy.protocol import Cycle, Generate, Prefill, ToolDelta
+from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
@@ -24,7 +25,6 @@ from splashpy.server.reading import (
     read_budget,
     read_effort,
     read_sampling,
-    refuse_constraints,
     refuse_logprobs,
     refuse_media,
     unsupported,
@@ -98,7 +98,6 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
     if not messages:
         raise ApiError("invalid_value", "messages is empty", param="messages")
     refuse_media(messages, "messages")
-    refuse_constraints(body)
     refuse_logprobs(body, "logprobs", "top_logprobs")
     if "audio" in body.items("modalities"):
         raise unsupported("modalities", "audio")
@@ -113,6 +112,7 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
         parallel_tool_calls=offer.parallel,
         options=options,
         continue_final=body.flag("continue_final_message"),
+        constraint=read_constraint(body, tools=offer.callable),
         sampling=read_sampling(body),
         effort=effort,
         max_tokens=read_budget(body, *BUDGETS),

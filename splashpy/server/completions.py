@@ -9,6 +9,7 @@ from typing import Any
 
 from splashpy.protocol import Cycle, Generate, Infill, Prefill, ToolDelta
 from splashpy.server.chat import repeated
+from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
@@ -24,7 +25,6 @@ from splashpy.server.outcome import (
 )
 from splashpy.server.reading import (
     read_sampling,
-    refuse_constraints,
     refuse_logprobs,
     unsupported,
 )
@@ -55,7 +55,6 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
     Raises:
         ApiError: it cannot be answered as asked.
     """
-    refuse_constraints(body)
     refuse_logprobs(body, "logprobs")
     count = body.integer("n", 1, _MOST_CHOICES) or 1
     best = body.integer("best_of", 1, _MOST_CHOICES)
@@ -106,6 +105,7 @@ def _command(
         prompt=prompt if isinstance(prompt, str) and gap is None else None,
         prompt_ids=prompt if isinstance(prompt, tuple) else (),
         infill=gap,
+        constraint=read_constraint(body),
         sampling=read_sampling(body),
         max_tokens=tokens or None,
         prefill_only=tokens == 0,

@@ -101,6 +101,7 @@ FAULTS: dict[str, Fault] = {
 
 _CODES = {
     "E-USAGE": "invalid_value",
+    "E-CONSTRAINT": "unsupported_schema",
     "E-TEMPLATE": "template_error",
     "E-FIT": "insufficient_memory",
     "E-ENGINE-DIED": "engine_recovering",

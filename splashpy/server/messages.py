@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from splashpy.protocol import Cycle, Generate, Prefill, ToolChoice, ToolDelta
+from splashpy.server.constraints import read_nested
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.outcome import Block, Outcome, extension, prompt_progress
-from splashpy.server.reading import media, read_sampling, unsupported
+from splashpy.server.reading import media, read_sampling
 from splashpy.server.streaming import event
 from splashpy.server.tools import Offer, check_offer, function_tool
 
@@ -59,8 +60,10 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
     messages = _messages(body)
     offer = _offer(body)
     output = body.object("output_config")
-    if output.has("format") or body.has("output_format"):
-        raise unsupported("output_config.format", "constrained output")
+    place, holder = "output_config.format", output
+    if not output.has("format"):
+        place, holder = "output_format", body
+    form = holder.object(place.rpartition(".")[2])
     effort, options = _thinking(body, output)
     sampling = read_sampling(body, stops="stop_sequences")
     stops = tuple(stop for stop in sampling.stop if stop.strip())
@@ -72,6 +75,7 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
         tool_name=offer.name,
         parallel_tool_calls=offer.parallel,
         options=options,
+        constraint=read_nested(form, place, tools=offer.callable),
         continue_final=messages[-1]["role"] == "assistant",
         sampling=replace(sampling, stop=stops),
         effort=effort,

@@ -9,13 +9,14 @@ from typing import Any
 
 from splashpy.protocol import Cycle, Generate, Infill, Prefill, Sampling, ToolDelta
 from splashpy.server.chat import repeated
+from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.outcome import Outcome, prompt_progress, timings
-from splashpy.server.reading import read_sampling, refuse_constraints, refuse_logprobs
+from splashpy.server.reading import read_sampling, refuse_logprobs
 from splashpy.server.streaming import data
 
 _INFILL_TOKENS = 128
@@ -114,7 +115,6 @@ def _no_prompt(place: str) -> ApiError:
 def _read(
     body: Fields, endpoint: Endpoint, prompt: str | tuple[int, ...] | Infill
 ) -> Ask:
-    refuse_constraints(body)
     refuse_logprobs(body, "n_probs")
     count = body.integer("n_predict", -1)
     limit = body.number("t_max_predict_ms", 0)
@@ -129,6 +129,7 @@ def _read(
         prompt=prompt if isinstance(prompt, str) else None,
         prompt_ids=prompt if isinstance(prompt, tuple) else (),
         infill=prompt if isinstance(prompt, Infill) else None,
+        constraint=read_constraint(body),
         sampling=read_sampling(body),
         max_tokens=None if count is None or count <= 0 else count,
         prefill_only=count == 0,

@@ -13,15 +13,6 @@ BAN = -1e9  # added to a logit, leaves no chance to a token
 FORCE = 1e9
 _MOST_STOPS = 16
 _PENALTY_WINDOW = 64  # as llama.cpp, where a request sets a repetition penalty only
-_CONSTRAINTS = (
-    "grammar",
-    "json_schema",
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-)
 _UNREADABLE = {
     "image_url": "images",
     "input_image": "images",
@@ -167,29 +158,6 @@ def _thinking(body: Fields) -> bool | None:
     if isinstance(value, dict):
         return value.get("type") != "disabled"
     return None
-
-
-def refuse_constraints(body: Fields) -> None:
-    """Refuse a request for output of a given form, which is not built yet.
-
-    Raises:
-        ApiError: one is asked for.
-    """
-    for name in _CONSTRAINTS:
-        if body.has(name) and body.raw(name) != "":
-            raise unsupported(body.where(name), "constrained output")
-    form = body.raw("response_format")
-    if form is None:
-        return
-    if not isinstance(form, dict):
-        raise body.wrong("response_format", "an object", form)
-    kind = form.get("type")
-    if kind in ("json_object", "json_schema") and not (
-        kind == "json_schema" and form.get("json_schema", 0) is None
-    ):
-        raise unsupported("response_format", f"output of type {kind}")
-    if kind not in ("text", "json_schema", None):
-        raise body.wrong("response_format", "text, json_object or json_schema", kind)
 
 
 def refuse_logprobs(body: Fields, *names: str) -> None:

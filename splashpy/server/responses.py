@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from splashpy.protocol import Generate
+from splashpy.server.constraints import read_nested
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, to_json
@@ -155,9 +156,6 @@ def _items(body: Fields, store: ResponseStore) -> list[Any]:
 def _command(
     body: Fields, endpoint: Endpoint, items: list[Any], names: ToolNames
 ) -> Generate:
-    form = body.object("text").object("format").text("type", "text")
-    if form != "text":
-        raise unsupported("text.format", f"output of type {form}")
     if "message.output_text.logprobs" in body.items("include"):
         raise unsupported("include", "reporting probabilities")
     offer = _offer(body, names)
@@ -166,6 +164,7 @@ def _command(
         system = {"role": "system", "content": body.text("instructions")}
         messages.insert(0, system)
     effort, options = read_effort(body)
+    form = body.object("text").object("format")
     command = Generate(
         id=new_id("", 32),
         messages=tuple(messages) or ({"role": "user", "content": ""},),
@@ -174,6 +173,7 @@ def _command(
         tool_name=offer.name,
         parallel_tool_calls=offer.parallel,
         options=options,
+        constraint=read_nested(form, "text.format", tools=offer.callable),
         sampling=read_sampling(body),
         effort=effort,
         max_tokens=read_budget(body, "max_output_tokens"),
@@ -206,7 +206,7 @@ def _echoed(body: Fields, endpoint: Endpoint) -> dict[str, Any]:
         "store": body.flag("store", default=True),
         "temperature": body.number("temperature"),
         "top_p": body.number("top_p"),
-        "text": {"format": {"type": "text"}},
+        "text": {"format": body.object("text").mapping("format") or {"type": "text"}},
         "tool_choice": body.raw("tool_choice") or "auto",
         "tools": body.items("tools"),
         "truncation": body.text("truncation") or "disabled",

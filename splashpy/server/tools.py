@@ -27,6 +27,11 @@ class Offer:
     name: str = ""
     parallel: bool = True
 
+    @property
+    def callable(self) -> bool:
+        """Whether the answer may hold a call."""
+        return bool(self.tools) and self.choice != "none"
+
 
 def read_offer(body: Fields) -> Offer:
     """The tools of a chat request; the deprecated ``functions`` are tools too.

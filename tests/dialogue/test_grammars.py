@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from splashpy.dialogue.grammars import LONGEST, Grammars
 from splashpy.dialogue.tokenizer import Tokenizer
-from splashpy.errors import UsageError
+from splashpy.errors import ConstraintError
 from splashpy.protocol import Constraint
 from splashpy.verification.grammar import Grammar, restrict
 
@@ -84,7 +84,7 @@ def test_a_text_is_taken_to_its_end_or_refused_where_it_goes_wrong(
 def test_what_cannot_be_used_is_refused_with_a_reason(
     grammars: Grammars, constraint: Constraint, why: str
 ) -> None:
-    with pytest.raises(UsageError, match="cannot be used") as caught:
+    with pytest.raises(ConstraintError, match="cannot be used") as caught:
         grammars.compile(constraint)
     assert why in caught.value.why
     assert caught.value.why

@@ -125,8 +125,7 @@ def test_a_gap_is_refused_where_the_model_fills_none(
         ({"stop": ["x"] * 17}, "stop"),
         ({"logit_bias": {"x": 1}}, "logit_bias"),
         ({"logit_bias": {"5": 101}}, "logit_bias"),
-        ({"grammar": "root ::= x"}, "grammar"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"stream": 1}, "stream"),
     ],
 )

@@ -240,7 +240,7 @@ def test_a_long_name_of_a_tool_is_shortened_and_found_again() -> None:
         ({"input": [5]}, "input[0]"),
         ({"background": True}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tool_choice": "required"}, "tool_choice"),
         (

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of a given form, in the words of every dialect."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from server_kit import Running, Script
+
+from splashpy.protocol import Constraint
+from splashpy.server.constraints import read_constraint
+from splashpy.server.errors import ApiError
+from splashpy.server.fields import Fields
+
+SCHEMA = {"type": "object", "properties": {"ä": {"type": "integer"}}}
+AS_SCHEMA = Constraint(kind="json_schema", text=json.dumps(SCHEMA, ensure_ascii=False))
+AS_OBJECT = Constraint(kind="json_object")
+FORMAT = {"type": "json_schema", "schema": SCHEMA}
+TOOL = {"type": "function", "function": {"name": "look"}}
+MESSAGES = [{"role": "user", "content": "Hi"}]
+CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
+ANTHROPIC, RESPONSES = "/v1/messages", "/v1/responses"
+
+
+def response_format(**fields: Any) -> dict[str, Any]:
+    return {"response_format": fields}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, None),
+        (response_format(type="text"), None),
+        (response_format(type="json_schema", json_schema=None), None),
+        ({"grammar": "", "guided_regex": "", "json_schema": None}, None),
+        (response_format(type="json_object"), AS_OBJECT),
+        (response_format(type="json_object", schema={}), AS_OBJECT),
+        (response_format(type="json_object", schema=SCHEMA), AS_SCHEMA),
+        (response_format(type="json_schema", schema=SCHEMA), AS_SCHEMA),
+        (
+            response_format(
+                type="json_schema", json_schema={"name": "x", "schema": SCHEMA}
+            ),
+            AS_SCHEMA,
+        ),
+        ({"json_schema": SCHEMA}, AS_SCHEMA),
+        ({"guided_json": json.dumps(SCHEMA)}, AS_SCHEMA),
+        ({"structured_outputs": {"json": SCHEMA}}, AS_SCHEMA),
+        ({"structured_outputs": {"json_object": True}}, AS_OBJECT),
+        ({"guided_regex": "a+"}, Constraint(kind="regex", text="a+")),
+        (
+            {"structured_outputs": {"choice": ["é", "b"]}},
+            Constraint(kind="choice", text='["é", "b"]'),
+        ),
+        (
+            {"grammar": 'root ::= "a"'},
+            Constraint(kind="gbnf", text='root ::= "a"'),
+        ),
+        (
+            {"guided_grammar": 'start: "a"'},
+            Constraint(kind="lark", text='start: "a"'),
+        ),
+    ],
+)
+def test_every_way_to_ask_for_a_form_is_read(
+    body: dict[str, Any], expected: Constraint | None
+) -> None:
+    assert read_constraint(Fields(body)) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (response_format(type="xml"), "response_format.type"),
+        ({"response_format": "json"}, "response_format"),
+        (
+            response_format(type="json_schema", json_schema={"name": "x"}),
+            "response_format.json_schema.schema",
+        ),
+        (response_format(type="json_schema"), "response_format.schema"),
+        ({"json_schema": [1]}, "json_schema"),
+        ({"guided_json": "[1]"}, "guided_json"),
+        ({"guided_json": "{"}, "guided_json"),
+        ({"grammar": 3}, "grammar"),
+        ({"structured_outputs": {"choice": "a"}}, "structured_outputs.choice"),
+        ({"structured_outputs": []}, "structured_outputs"),
+        ({"guided_regex": "a", "json_schema": {}}, "json_schema"),
+    ],
+)
+def test_a_form_of_the_wrong_form_is_refused_with_its_place(
+    body: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        read_constraint(Fields(body))
+
+    assert (caught.value.code, caught.value.param) == ("invalid_value", param)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"messages": MESSAGES, "response_format": FORMAT}),
+        (COMPLETION, {"prompt": "Hi", "guided_json": SCHEMA}),
+        (RESPONSES, {"input": "Hi", "text": {"format": FORMAT}}),
+        (ANTHROPIC, {"messages": MESSAGES, "output_config": {"format": FORMAT}}),
+        (ANTHROPIC, {"messages": MESSAGES, "output_format": FORMAT}),
+        ("/completion", {"prompt": "Hi", "json_schema": SCHEMA}),
+        ("/infill", {"input_prefix": "Hi", "grammar": 'root ::= "{"'}),
+    ],
+)
+def test_every_endpoint_hands_the_form_to_the_engine(
+    server: Running, script: Script, path: str, body: dict[str, Any]
+) -> None:
+    assert server.post(path, body).status == 200
+
+    (request,) = script.requests
+    assert request.grammar is not None
+
+
+def test_a_response_repeats_the_form_that_was_asked_for(server: Running) -> None:
+    reply = server.post(RESPONSES, {"input": "Hi", "text": {"format": FORMAT}})
+
+    assert reply.json["text"]["format"] == FORMAT
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (
+            CHAT,
+            {"messages": MESSAGES, "tools": [TOOL], "response_format": FORMAT},
+            "response_format",
+        ),
+        (
+            RESPONSES,
+            {
+                "input": "Hi",
+                "tools": [{"type": "function", "name": "look"}],
+                "text": {"format": FORMAT},
+            },
+            "text.format",
+        ),
+    ],
+)
+def test_a_form_beside_tools_is_refused_unless_no_tool_may_be_called(
+    server: Running, script: Script, path: str, body: dict[str, Any], param: str
+) -> None:
+    reply = server.post(path, body)
+
+    assert reply.status == 400
+    assert reply.json["error"]["code"] == "not_supported"
+    assert reply.json["error"]["param"] == param
+    assert script.requests == []
+    assert server.post(path, {**body, "tool_choice": "none"}).status == 200
+    assert script.requests[0].grammar is not None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_schema_that_cannot_be_followed_is_refused_before_the_answer(
+    server: Running, script: Script, *, stream: bool
+) -> None:
+    reply = server.post(
+        CHAT,
+        {
+            "messages": MESSAGES,
+            "stream": stream,
+            "response_format": {
+                "type": "json_schema",
+                "schema": {"$ref": "https://example.com/schema.json"},
+            },
+        },
+    )
+
+    assert reply.status == 400
+    assert reply.json["error"]["code"] == "unsupported_schema"
+    assert "cannot be used" in reply.json["error"]["message"]
+    assert script.requests == []
