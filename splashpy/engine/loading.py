@@ -219,11 +219,12 @@ def _with_drafter(
     target: MlxLmTarget, request: LoadRequest, plan: Plan | None
 ) -> Loaded:
     options = request.options
-    choose_kv(target, request, plan)
     if options.no_draft:
+        choose_kv(target, request, plan)
         choose_kernels(target, None)
         return _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
     drafter, reason = _load_drafter(target, request)
+    choose_kv(target, request, plan)  # taps are checked on the target's own numbers
     costs = _costs(target, drafter, request)
     if drafter is None:
         return _without_network(target, _lookup(options, costs), reason)

@@ -4,9 +4,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow
 import pytest
 from huggingface_hub import constants
 from package.hub_server import COMMIT, HubServer, Repository
+from pyarrow import parquet
 
 from splashpy.errors import (
     IntegrityError,
@@ -84,9 +86,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 
 
 def test_parquet_is_read(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.table({"q": ["a", "b"]}), tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"q": ["a", "b"]}), tmp_path / "a.parquet")
     assert rows(tmp_path / "a.parquet") == [{"q": "a"}, {"q": "b"}]
 
     (tmp_path / "cut.parquet").write_bytes(b"PAR1")
