@@ -36,7 +36,7 @@ from splashpy.protocol import (
     Usage,
 )
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 90.0
 NEVER = 1e6  # seconds into a recording no test waits for
 
 

@@ -231,11 +231,11 @@ def cost_of_appending(text: str) -> float:
     document, flow = LiveDocument(text), Flow()
     seconds = []
     for _ in range(15):
-        start = time.perf_counter()
+        start = time.thread_time()
         document.append("and some more ")
         flow.show(document.blocks)
         flow.height(80)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.thread_time() - start)
     return min(seconds)
 
 
@@ -269,10 +269,10 @@ def test_a_long_answer_costs_what_its_open_end_costs(unit: str) -> None:
     ids=["brackets", "stars", "ticks", "formulas", "angles", "cells", "one line"],
 )
 def test_no_text_takes_the_parser_seconds(text: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     flow = Flow()
     flow.show(blocks_of(text))
     flow.height(80)
 
     # A tenth of this is usual; quadratic behaviour would take minutes.
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5

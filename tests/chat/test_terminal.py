@@ -41,7 +41,7 @@ ATTACKS = (
     "\x9b".encode(),
     "\u202e".encode(),
 )
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 # What undoes everything the screen switches on; taken from Textual 8.2.8.
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l", b"\x1b[?1000l")
 
