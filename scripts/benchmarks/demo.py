@@ -52,7 +52,7 @@ def main() -> None:
     cases = [examine(session, default, q, options.max_tokens) for q in questions]
     legs = time_arms(session, questions, 2 * options.rounds, options.max_tokens)
     document = {
-        "schema": "splashpy.bench_demo/2",
+        "schema": "splashpy.bench_demo/3",
         "max_tokens": options.max_tokens,
         "rounds": options.rounds,
         "draft": asdict(session.loaded.draft),
@@ -114,6 +114,7 @@ def describe(cases: Sequence[Case], legs: list[Leg]) -> dict[str, Any]:
             name: fmean(case.tau[name] for case in cases)
             for name in ("drafter", "combined")
         },
+        "ratios": {"geomean": found.geomean.value, "worst": found.worst.value},
         "speedup": found.fields(),
         "texts": {
             "compared": len(outcomes),
