@@ -37,6 +37,9 @@ from splashpy.server.serving import HttpServer, open_sockets
 from splashpy.server.settings import ServerSettings
 
 CONTEXT = 4096
+PATIENCE = 60.0
+"""Seconds after which what a test waits for has not happened."""
+
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_pad|>")
 SPECIAL += ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|file_sep|>")
 SPECIAL += ("<|repo_name|>",)
@@ -170,7 +173,7 @@ class ScriptedEngine:
         while (job := self._jobs.get()) is not None:
             if not isinstance(job, GenerationRequest):
                 if self._script.gate is not None:
-                    self._script.gate.wait(30)
+                    self._script.gate.wait(PATIENCE)
                 self._emit(_loaded())
                 continue
             try:
@@ -295,12 +298,12 @@ class Running:
 
     def __enter__(self) -> Running:
         self._thread.start()
-        assert self._up.wait(10)
+        assert self._up.wait(PATIENCE)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.loop.call_soon_threadsafe(self.server.stop)
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -333,7 +336,7 @@ class Running:
 
     def wait_ready(self) -> Running:
         """Wait until the model is loaded."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while self.get("/health").status != 200:
             assert time.monotonic() < end
             assert not self.faults, self.faults
@@ -347,17 +350,39 @@ class Running:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = self.begin(method, path, body, headers)
+        response = connection.getresponse()
+        reply = Reply(response.status, _headers(response), response.read())
+        connection.close()
+        return reply
+
+    def begin(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> http.client.HTTPConnection:
+        """A request whose answer nobody has read yet."""
+        port, patience = self.port, PATIENCE
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience)
         sent = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
         connection.request(method, path, body, sent)
+        return connection
+
+    def listen(self, path: str, body: Any, heard: Callable[[bytes], object]) -> Reply:
+        """An answer read line by line; ``heard`` gets all of it so far each time."""
+        connection = self.begin("POST", path, body)
         response = connection.getresponse()
-        found = {name.lower(): value for name, value in response.getheaders()}
-        reply = Reply(response.status, found, response.read())
+        read = b""
+        while line := response.readline():
+            read += line
+            heard(read)
         connection.close()
-        return reply
+        return Reply(response.status, _headers(response), read)
 
     def get(self, path: str, **headers: str) -> Reply:
         return self.request("GET", path, headers=headers)
@@ -366,7 +391,11 @@ class Running:
         return self.request("POST", path, body, headers)
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.getheaders()}
+
+
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait for something that happens on another thread."""
     end = time.monotonic() + seconds
     while not condition():

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import functools
-import http.client
-import json
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server_kit import Running, Said, Script, ScriptedEngine, until
+from server_kit import PATIENCE, Running, Said, Script, ScriptedEngine, until
 from tokenizers import Tokenizer
 
 from splashpy.client.in_process import InProcessClient
@@ -29,10 +27,7 @@ TEXT = "</think>" + "word " * 30 + "<|im_end|>"
 
 def begin(server: Running, body: Any, path: str = "/v1/chat/completions") -> Any:
     """A request whose answer is not read."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    text = json.dumps(body)
-    connection.request("POST", path, text, {"Content-Type": "application/json"})
-    return connection
+    return server.begin("POST", path, body)
 
 
 def status_of(connection: Any) -> int:
@@ -52,7 +47,7 @@ def test_a_client_that_leaves_stops_its_request(
         Said(),
     ]
     connection = begin(server, {**BODY, "stream": stream})
-    assert going.wait(10)
+    assert going.wait(PATIENCE)
 
     connection.close()
 
@@ -66,7 +61,7 @@ def test_a_client_that_leaves_the_queue_is_dropped(
     server: Running, script: Script
 ) -> None:
     free = threading.Event()
-    script.answers = [Said((lambda: free.wait(20), TEXT)), Said()]
+    script.answers = [Said((lambda: free.wait(PATIENCE), TEXT)), Said()]
     first = begin(server, BODY)
     until(lambda: len(script.requests) == 1)
     second = begin(server, {**BODY, "stream": True})
@@ -82,7 +77,7 @@ def test_a_client_that_leaves_the_queue_is_dropped(
 def test_the_queue_has_an_end_and_says_so(serve: Any, script: Script) -> None:
     server = serve(max_queue=2)
     free = threading.Event()
-    script.say(lambda: free.wait(20), TEXT)
+    script.say(lambda: free.wait(PATIENCE), TEXT)
     held = [begin(server, BODY) for _ in range(3)]
     until(lambda: server.endpoint.active == 3)
 
@@ -100,7 +95,7 @@ def test_the_queue_has_an_end_and_says_so(serve: Any, script: Script) -> None:
 
 def test_who_waits_at_a_keyboard_goes_first(server: Running, script: Script) -> None:
     free = threading.Event()
-    script.say(lambda: free.wait(20), TEXT)
+    script.say(lambda: free.wait(PATIENCE), TEXT)
     held = [begin(server, BODY)]
     until(lambda: len(script.requests) == 1)
     for fields in ({}, {"priority": "foreground"}):
@@ -167,17 +162,19 @@ def test_an_engine_that_dies_is_started_again(
     settings = ServerSettings(model="tiny")
     with Running(settings, connect, Load(model=str(speaker), name="tiny")) as server:
         server.wait_ready()
-        request = begin(server, {**BODY, "stream": True})
-        until(lambda: len(script.requests) == 1)
+        script.gate = threading.Event()
 
-        lives[0].dead = True
+        def heard(answer: bytes) -> None:
+            lives[0].dead = b'"content":"half"' in answer or lives[0].dead
 
-        text = request.getresponse().read().decode()
-        request.close()
+        body = {**BODY, "stream": True}
+        text = server.listen("/v1/chat/completions", body, heard).body.decode()
+
         assert "engine_recovering" in text
         assert text.endswith("data: [DONE]\n\n")
-        until(lambda: server.get("/health").status == 503)
+        assert server.get("/health").status == 503
         script.say(TEXT)
+        script.gate.set()
         assert server.post("/v1/chat/completions", BODY).status == 200
         assert len(lives) == 2
         assert "starting it again in 1 s" in server.log[0]
@@ -196,7 +193,7 @@ def test_a_server_that_ends_finishes_what_runs_and_admits_nothing(
 ) -> None:
     server = serve()
     free = threading.Event()
-    script.say(lambda: free.wait(20), TEXT)
+    script.say(lambda: free.wait(PATIENCE), TEXT)
     request = begin(server, BODY)
     waiting = begin(server, BODY)
     until(lambda: server.endpoint.active == 2)
