@@ -29,7 +29,7 @@ from splashpy.engine.request import (
     TokensCommitted,
     Waiting,
 )
-from splashpy.errors import SplashError
+from splashpy.errors import EngineDiedError, SplashError
 from splashpy.protocol import DraftState, Load
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.engine import Engine as ServerEngine
@@ -170,7 +170,7 @@ class ScriptedEngine:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (job := self._jobs.get()) is not None and not self._closing:
             if not isinstance(job, GenerationRequest):
                 if self._script.gate is not None:
                     self._script.gate.wait(PATIENCE)
@@ -279,6 +279,17 @@ class Reply:
         return found
 
 
+class Mortal(InProcessClient):
+    """An engine in this process that can be killed."""
+
+    dead = False
+
+    def receive(self, timeout: float | None = None) -> Any:
+        if self.dead:
+            raise EngineDiedError("killed by signal 9")
+        return super().receive(0.02)
+
+
 class Running:
     """A server on a thread of its own."""
 
@@ -311,7 +322,10 @@ class Running:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        engine = ServerEngine(self._connect, self._load, self.log.append)
+        idle = self.settings.idle_seconds
+        engine = ServerEngine(
+            self._connect, self._load, self.log.append, idle_seconds=idle
+        )
         self.endpoint = Endpoint(
             self.settings, engine, lambda: 1_795_969_286.0, log=self.log.append
         )

@@ -4,14 +4,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import server_kit
-from server_kit import Running, Script, ScriptedEngine, until
+from server_kit import Mortal, Running, Script, ScriptedEngine, until
 from tokenizers import Tokenizer
 
 from splashpy.host import host as host_module
 from splashpy.protocol import Load
+from splashpy.server import restarts
 from splashpy.server.settings import ServerSettings
 
 Serve = Callable[..., Running]
@@ -67,6 +69,35 @@ def serve(speaker: Path, script: Script, start: Serve) -> Iterator[Serve]:
     ) -> Running:
         running.append(start(model, **fields))
         return running[-1].wait_ready() if ready else running[-1]
+
+    yield begin
+    for server in running:
+        server.__exit__()
+        assert server.faults == []
+
+
+@pytest.fixture
+def mortal(
+    speaker: Path, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[Running, list[Mortal]]]]:
+    """Starts servers for one test; also gives their engines, which can be killed."""
+    monkeypatch.setattr(restarts, "FIRST_WAIT", 0.01)
+    tokenizer = Tokenizer.from_file(str(speaker / "tokenizer.json"))
+    engine = functools.partial(ScriptedEngine, script, tokenizer)
+    monkeypatch.setattr(host_module, "Engine", engine)
+    running: list[Running] = []
+
+    def begin(model: Path = speaker, **fields: Any) -> tuple[Running, list[Mortal]]:
+        lives: list[Mortal] = []
+
+        def connect() -> Mortal:
+            lives.append(Mortal())
+            return lives[-1]
+
+        settings = ServerSettings(model="tiny", **fields)
+        load = Load(model=str(model), name="tiny")
+        running.append(Running(settings, connect, load).__enter__())
+        return running[-1].wait_ready(), lives
 
     yield begin
     for server in running:
