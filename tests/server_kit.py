@@ -118,12 +118,14 @@ class Script:
     requests: list[GenerationRequest] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
+    unanswered: set[str] = field(default_factory=set)
     gate: threading.Event | None = None
 
     def begin(self) -> None:
         """Forget everything."""
         self.answers = [Said()]
         self.requests, self.cancelled, self.ended = [], [], []
+        self.unanswered = set()
         self.gate = None
 
     def say(self, *texts: Any, **fields: Any) -> None:
@@ -154,6 +156,7 @@ class ScriptedEngine:
 
     def submit(self, request: GenerationRequest) -> None:
         self._script.requests.append(request)
+        self._script.unanswered.add(request.id)
         position = len(self._waiting)
         self._waiting.append(request.id)
         if position:
@@ -181,6 +184,7 @@ class ScriptedEngine:
             except SplashError as error:
                 self._emit(Failed(job.id, error))
             self._waiting.remove(job.id)
+            self._script.unanswered.discard(job.id)
 
     def _answer(self, request: GenerationRequest) -> None:
         said = self._script.take()
