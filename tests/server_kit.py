@@ -29,7 +29,7 @@ from splashpy.engine.request import (
     TokensCommitted,
     Waiting,
 )
-from splashpy.errors import SplashError
+from splashpy.errors import EngineDiedError, SplashError
 from splashpy.protocol import DraftState, Load
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.engine import Engine as ServerEngine
@@ -37,6 +37,9 @@ from splashpy.server.serving import HttpServer, open_sockets
 from splashpy.server.settings import ServerSettings
 
 CONTEXT = 4096
+PATIENCE = 60.0
+"""Seconds after which what a test waits for has not happened."""
+
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_pad|>")
 SPECIAL += ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|file_sep|>")
 SPECIAL += ("<|repo_name|>",)
@@ -115,12 +118,14 @@ class Script:
     requests: list[GenerationRequest] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
+    unanswered: set[str] = field(default_factory=set)
     gate: threading.Event | None = None
 
     def begin(self) -> None:
         """Forget everything."""
         self.answers = [Said()]
         self.requests, self.cancelled, self.ended = [], [], []
+        self.unanswered = set()
         self.gate = None
 
     def say(self, *texts: Any, **fields: Any) -> None:
@@ -151,6 +156,7 @@ class ScriptedEngine:
 
     def submit(self, request: GenerationRequest) -> None:
         self._script.requests.append(request)
+        self._script.unanswered.add(request.id)
         position = len(self._waiting)
         self._waiting.append(request.id)
         if position:
@@ -167,10 +173,10 @@ class ScriptedEngine:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (job := self._jobs.get()) is not None and not self._closing:
             if not isinstance(job, GenerationRequest):
                 if self._script.gate is not None:
-                    self._script.gate.wait(30)
+                    self._script.gate.wait(PATIENCE)
                 self._emit(_loaded())
                 continue
             try:
@@ -178,6 +184,7 @@ class ScriptedEngine:
             except SplashError as error:
                 self._emit(Failed(job.id, error))
             self._waiting.remove(job.id)
+            self._script.unanswered.discard(job.id)
 
     def _answer(self, request: GenerationRequest) -> None:
         said = self._script.take()
@@ -276,6 +283,17 @@ class Reply:
         return found
 
 
+class Mortal(InProcessClient):
+    """An engine in this process that can be killed."""
+
+    dead = False
+
+    def receive(self, timeout: float | None = None) -> Any:
+        if self.dead:
+            raise EngineDiedError("killed by signal 9")
+        return super().receive(0.02)
+
+
 class Running:
     """A server on a thread of its own."""
 
@@ -295,12 +313,12 @@ class Running:
 
     def __enter__(self) -> Running:
         self._thread.start()
-        assert self._up.wait(10)
+        assert self._up.wait(PATIENCE)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.loop.call_soon_threadsafe(self.server.stop)
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -308,7 +326,10 @@ class Running:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        engine = ServerEngine(self._connect, self._load, self.log.append)
+        idle = self.settings.idle_seconds
+        engine = ServerEngine(
+            self._connect, self._load, self.log.append, idle_seconds=idle
+        )
         self.endpoint = Endpoint(
             self.settings, engine, lambda: 1_795_969_286.0, log=self.log.append
         )
@@ -333,7 +354,7 @@ class Running:
 
     def wait_ready(self) -> Running:
         """Wait until the model is loaded."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while self.get("/health").status != 200:
             assert time.monotonic() < end
             assert not self.faults, self.faults
@@ -347,17 +368,39 @@ class Running:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = self.begin(method, path, body, headers)
+        response = connection.getresponse()
+        reply = Reply(response.status, _headers(response), response.read())
+        connection.close()
+        return reply
+
+    def begin(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> http.client.HTTPConnection:
+        """A request whose answer nobody has read yet."""
+        port, patience = self.port, PATIENCE
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience)
         sent = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
         connection.request(method, path, body, sent)
+        return connection
+
+    def listen(self, path: str, body: Any, heard: Callable[[bytes], object]) -> Reply:
+        """An answer read line by line; ``heard`` gets all of it so far each time."""
+        connection = self.begin("POST", path, body)
         response = connection.getresponse()
-        found = {name.lower(): value for name, value in response.getheaders()}
-        reply = Reply(response.status, found, response.read())
+        read = b""
+        while line := response.readline():
+            read += line
+            heard(read)
         connection.close()
-        return reply
+        return Reply(response.status, _headers(response), read)
 
     def get(self, path: str, **headers: str) -> Reply:
         return self.request("GET", path, headers=headers)
@@ -366,7 +409,11 @@ class Running:
         return self.request("POST", path, body, headers)
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.getheaders()}
+
+
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait for something that happens on another thread."""
     end = time.monotonic() + seconds
     while not condition():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from splashpy.protocol import Load, Ready
     from splashpy.server.settings import ServerSettings
 
+_GRACE_SECONDS = 14.0  # 10 for requests under way, the rest for the engine's end
 _POLL_SECONDS = 0.1  # how soon a Ctrl-C is noticed
 _HASHED = 1 << 20  # bytes of each small file that tell one package from another
 _SERVED_SAMPLING = tuple(
@@ -47,7 +48,8 @@ def serve(invocation: Invocation) -> int:
     port = PORT if given["port"] is None else given["port"]
     sockets = open_sockets(host, port)
     try:
-        with Interrupts(invocation.output.err, hangup=True) as interrupts:
+        err = invocation.output.err
+        with Interrupts(err, hangup=True, grace=_GRACE_SECONDS) as interrupts:
             load = load_command(invocation, given["model"], interrupts)
             interrupts.check()
             settings = _settings(invocation, load, host)
@@ -103,6 +105,7 @@ def _settings(invocation: Invocation, load: Load, host: str) -> ServerSettings:
         max_queue=16 if given["max_queue"] is None else given["max_queue"],
         request_seconds=given["request_timeout"] or 3600.0,
         keepalive_seconds=given["keepalive"] or 5.0,
+        idle_seconds=60 * given["unload_after"] if given["unload_after"] else None,
         log_requests=given["request_log"],
     )
 
@@ -151,7 +154,9 @@ class _Program:
         from splashpy.server.serving import HttpServer
 
         output = self._invocation.output
-        engine = Engine(_connect(self._invocation), self._load, output.warn)
+        idle = self._settings.idle_seconds
+        connect = _connect(self._invocation)
+        engine = Engine(connect, self._load, output.warn, idle_seconds=idle)
         log = output.note if self._settings.log_requests else None
         endpoint = Endpoint(self._settings, engine, _now, log=log)
         server = HttpServer(endpoint, self._sockets, self._tell_bug)
@@ -282,7 +287,7 @@ SERVE = PageCommand(
         notes=(
             "The port answers at once; requests wait while the model is loaded.",
             "Sampling options are defaults for requests that set nothing.",
-            "Ctrl-C: nothing new is admitted, what runs gets 10 s; twice: now.",
+            "Ctrl-C: nothing that waits is begun, what runs gets 10 s; twice: now.",
         ),
     ),
     arguments=(click.Argument(["model"], required=False),),
@@ -302,6 +307,7 @@ SERVE = PageCommand(
         "max_request_size",
         "request_timeout",
         "keepalive",
+        "unload_after",
         "request_log",
         "replay",
         "speed",

@@ -21,6 +21,20 @@ def effort_pair(value: str) -> tuple[str, str]:
     return asked, meant
 
 
+def minutes_or_never(value: str) -> float:
+    """Minutes above 0, or ``never``, which is 0.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    if value == "never":
+        return 0.0
+    try:
+        return values.decimal(0, above=True)(value)
+    except ValueError:
+        raise ValueError("minutes above 0, or never") from None
+
+
 SERVER_ROWS: dict[str, tuple[Option, ...]] = {
     "Server": (
         Option(
@@ -122,6 +136,13 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             values.decimal(0, above=True),
             default="5",
             rare=True,
+        ),
+        Option(
+            "--unload-after",
+            "free the memory after M minutes without requests",
+            "M|never",
+            minutes_or_never,
+            default="never",
         ),
         Option("--request-log", "one line for each request, no text"),
         Option("--all", "every server", key="every"),

@@ -21,7 +21,7 @@ from splashpy.errors import NoServerError, ServerError, UsageError
 if TYPE_CHECKING:
     from splashpy.server.registry import RunningServer
 
-_ASK_SECONDS = 2.0
+_ASK_SECONDS = 5.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.1
 _HEADS = ("PORT", "PID", "MODEL", "STATE", "CONTEXT", "REQUESTS", "UPTIME")

@@ -27,14 +27,18 @@ class Interrupts:
     Use as a context manager on the main thread.
     """
 
-    def __init__(self, stderr: Stream, *, hangup: bool = False):
+    def __init__(
+        self, stderr: Stream, *, hangup: bool = False, grace: float = GRACE_SECONDS
+    ):
         """Nothing is changed yet.
 
         Args:
             stderr: where the message goes.
             hangup: the end of the terminal counts as SIGTERM.
+            grace: seconds the work may take after SIGTERM.
         """
         self._stderr = stderr
+        self._grace = grace
         self._signals = [signal.SIGINT, signal.SIGTERM]
         self._signals += [signal.SIGHUP] if hangup else []
         self._code = 0
@@ -84,7 +88,7 @@ class Interrupts:
         number = signal.SIGTERM if number == signal.SIGHUP else number
         self._code = 128 + number
         if number == signal.SIGTERM:
-            limit = threading.Timer(GRACE_SECONDS, self._end)
+            limit = threading.Timer(self._grace, self._end)
             limit.daemon = True
             limit.start()
         else:

@@ -3,7 +3,7 @@
 
 The reader connects, asks for the model, and collects what arrives; the interface is
 woken once per batch and takes everything there is. It also watches: an engine that
-shows no sign of life for ten seconds is reported as stuck. The writer hands commands
+shows no sign of life for some seconds is reported as stuck. The writer hands commands
 over, because an engine that does not read makes whoever writes to it wait.
 """
 
@@ -39,6 +39,7 @@ class EngineLink:
         load: the model to ask for.
         wake: called from the thread when something arrived after a silence.
         previous: a link whose engine is ended before this one starts.
+        stuck_seconds: of silence, after which the engine is reported as stuck.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class EngineLink:
         wake: Callable[[], object],
         *,
         previous: EngineLink | None = None,
+        stuck_seconds: float = STUCK_SECONDS,
     ):
         self._connect = connect
         self._load = load
         self._wake = wake
         self._previous = previous
+        self._stuck_seconds = stuck_seconds
         self._arrived: deque[Arrival] = deque()
         self._client: EngineClient | None = None
         self._outgoing: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
@@ -113,7 +116,7 @@ class EngineLink:
                 return  # the reader learns of it too, and reports it once
 
     def _listen(self, client: EngineClient) -> None:
-        watch = _Watch(time.perf_counter())
+        watch = _Watch(time.perf_counter(), self._stuck_seconds)
         while not self._closing.is_set():
             event = client.receive(PING_SECONDS)
             now = time.perf_counter()
@@ -127,7 +130,7 @@ class EngineLink:
                 self._put(
                     EngineStuckError(
                         "the engine does not answer",
-                        why=f"no sign of life for {STUCK_SECONDS:.0f} seconds",
+                        why=f"no sign of life for {self._stuck_seconds:.0f} seconds",
                     )
                 )
 
@@ -142,7 +145,8 @@ class EngineLink:
 class _Watch:
     """Whether the engine still speaks; begins with its first word."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, stuck_seconds: float = STUCK_SECONDS) -> None:
+        self._stuck_seconds = stuck_seconds
         self._greeted = False
         self._heard_at = now
         self._pinged_at = now
@@ -160,7 +164,7 @@ class _Watch:
         return due
 
     def fell_silent(self, now: float) -> bool:
-        silent = self._greeted and now - self._heard_at >= STUCK_SECONDS
+        silent = self._greeted and now - self._heard_at >= self._stuck_seconds
         changed = silent and not self.stuck
         self.stuck = silent
         return changed

@@ -2,8 +2,16 @@
 """The engine as the event loop sees it: asked without waiting, restarted when it dies.
 
 Threads of ``client/link.py`` speak to the engine; what arrives is handed to whoever
-asked, on the loop. A dead engine is started again behind the same port; requests that
-were under way fail, requests that come meanwhile are told to try again.
+asked, on the loop. A dead engine is started again behind the same port, and requests of
+which nothing was passed on yet begin anew there (``running.py``). An engine that had
+nothing to do for long is ended, if that is wanted, and started by the next request.
+
+::
+
+    loading ──▶ ready ──▶ unloading ──▶ unloaded ──▶ loading
+                  │ death                    ▲ cannot be loaded any more
+                  └──▶ recovering ──▶ ready ─┘
+                           └──▶ failed          draining: from everywhere
 """
 
 from __future__ import annotations
@@ -11,18 +19,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from splashpy.client.client import EngineClient
 from splashpy.client.link import EngineLink
 from splashpy.errors import EngineDiedError, SplashError, error_from
 from splashpy.protocol import (
-    Cancel,
     Command,
     Count,
     Counted,
     Detokenize,
     Done,
+    EngineHello,
     Event,
     Failure,
     Generate,
@@ -34,56 +43,24 @@ from splashpy.protocol import (
     Tokens,
 )
 from splashpy.server.errors import ApiError, engine_away, from_failure
+from splashpy.server.restarts import WITHIN_SECONDS, Restarts
+from splashpy.server.running import Running, suspects
 
-State = Literal["loading", "ready", "recovering", "draining", "failed"]
-_LONGEST_WAIT = 16.0  # seconds before an engine is started again
-_SOUND_SECONDS = 120.0  # an engine that lived this long begins with short waits
+State = Literal[
+    "loading", "ready", "unloading", "unloaded", "recovering", "failed", "draining"
+]
+_COMING: tuple[State, ...] = ("loading", "recovering", "unloading")
+_STUCK_SECONDS = 30.0  # a host that reads a very long prompt may be silent for a while
+_MOST_DEATHS = 1  # of engines that worked on a request that still begins anew
 
 
-class Running:
-    """One request at the engine."""
+@dataclass(slots=True)
+class _Asked:
+    """A question that needs no target, and who waits for its answer."""
 
-    def __init__(self, engine: Engine, command: Generate) -> None:
-        self._engine = engine
-        self.command = command
-        self.ended = False
-        self._events: asyncio.Queue[Event | SplashError] = asyncio.Queue()
-
-    def put(self, arrived: Event | SplashError) -> None:
-        """Hand over what arrived for this request."""
-        self._events.put_nowait(arrived)
-
-    async def next(self, seconds: float | None) -> Event | None:
-        """The next event; None when ``seconds`` passed without one.
-
-        Raises:
-            ApiError: the request failed, or its engine died.
-        """
-        try:
-            # Not wait_for: in Python 3.11 it may swallow a cancellation.
-            async with asyncio.timeout(seconds):
-                arrived = await self._events.get()
-        except TimeoutError:
-            return None
-        if isinstance(arrived, SplashError):
-            self.ended = True
-            raise engine_away(arrived)
-        if isinstance(arrived, Failure):
-            self.ended = True
-            raise from_failure(arrived, self._engine.context)
-        self.ended = self.ended or isinstance(arrived, Done)
-        return arrived
-
-    def cancel(self) -> None:
-        """Stop it; its ``Done`` still comes."""
-        if not self.ended:
-            self._engine.send(Cancel(id=self.command.id))
-
-    def leave(self) -> None:
-        """Stop it and forget it."""
-        self.cancel()
-        self.ended = True
-        self._engine.forget(self.command.id)
+    command: Count | Tokenize | Detokenize
+    answer: asyncio.Future[Counted | Tokens]
+    deaths: int = 0
 
 
 class Engine:
@@ -92,7 +69,19 @@ class Engine:
     Args:
         connect: returns a started client; called again when the last one died.
         load: the model.
-        note: told, in one line, of deaths and restarts.
+        note: told, in one line, of deaths, restarts and unloading.
+        idle_seconds: without work, after which the engine is ended; None: never.
+
+    Attributes:
+        facts: what the engine said of the model when it was last loaded.
+        progress: of loading.
+        memory: in use.
+        pid: of the engine's process; 0 where there is none.
+        problem: why there is no engine, where nobody can expect one soon.
+        failed: raises what ends the server: the model was never loaded.
+        restarts: deaths so far, and when to give up.
+        replayed: requests that began anew.
+        unloads: times the model was given up for want of work.
     """
 
     def __init__(
@@ -100,22 +89,42 @@ class Engine:
         connect: Callable[[], EngineClient],
         load: Load,
         note: Callable[[str], None] = lambda text: None,
+        *,
+        idle_seconds: float | None = None,
     ) -> None:
         self._connect = connect
         self._load = load
         self._note = note
+        self.idle_seconds = idle_seconds
         self._link: EngineLink | None = None
+        self._dead: EngineLink | None = None
         self._running: dict[str, Running] = {}
-        self._asked: dict[str, asyncio.Future[Counted | Tokens]] = {}
-        self._ready = asyncio.Event()
-        self._wait = 1.0
-        self._ready_at = 0.0
-        self._restart: asyncio.TimerHandle | None = None
-        self.state: State = "loading"
+        self._asked: dict[str, _Asked] = {}
+        self._settled = asyncio.Event()
+        self._loaded = self._wanted = False
+        self._waiting = 0
+        self._next_start: asyncio.TimerHandle | None = None
+        self._rest_ends: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._state: State = "loading"
         self.facts: Ready | None = None
         self.progress = LoadProgress(phase="resolve")
         self.memory = Memory()
+        self.pid = 0
+        self.problem: ApiError | None = None
+        self.restarts = Restarts()
+        self.replayed = self.unloads = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def state(self) -> State:
+        """What it is doing."""
+        return self._state
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._loaded
 
     @property
     def context(self) -> int:
@@ -125,40 +134,71 @@ class Engine:
     def start(self) -> None:
         """Begin to load; returns at once."""
         loop = asyncio.get_running_loop()
-        previous = self._link
 
         def wake() -> None:
             loop.call_soon_threadsafe(self._take, link)
 
-        link = EngineLink(self._connect, self._load, wake, previous=previous)
+        previous, self._dead = self._dead, None
+        link = EngineLink(
+            self._connect,
+            self._load,
+            wake,
+            previous=previous,
+            stuck_seconds=_STUCK_SECONDS,
+        )
         self._link = link
         link.start()
 
     async def close(self) -> None:
         """End the engine; waits until it is gone."""
-        if self._restart is not None:
-            self._restart.cancel()
-        self.state = "draining"
-        if self._link is not None:
-            await asyncio.to_thread(self._link.close)
+        self.drain()
+        if self._next_start is not None:
+            self._next_start.cancel()
+        self._wake()
+        if self._ending is not None:
+            await self._ending
+        for link in (self._link, self._dead):
+            if link is not None:
+                await asyncio.to_thread(link.close, now=link is self._dead)
 
     def kill(self) -> None:
         """End the engine at once, from any thread."""
-        if self._link is not None:
-            self._link.close(now=True)
+        for link in (self._link, self._dead):
+            if link is not None:
+                link.close(now=True)
+
+    def drain(self) -> None:
+        """Refuse what has not begun; what has may end."""
+        if self.state == "draining":
+            return
+        self._enter("draining")
+        for running in list(self._running.values()):
+            if not running.begun:
+                self._drop(running, self.absence())
+
+    def end_all(self) -> None:
+        """Nobody waits any longer for what still runs."""
+        for running in list(self._running.values()):
+            self._drop(running, self.absence())
 
     async def until_ready(self, seconds: float) -> Ready:
-        """Facts about the loaded model.
+        """Facts about the loaded model; one that was unloaded is loaded again.
 
         Raises:
             ApiError: it is not loaded after ``seconds``, or the server shuts down.
         """
-        if self.state in ("loading", "recovering") and seconds:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._ready.wait()
-            except TimeoutError:
-                raise self.absence() from None
+        self._load_again()
+        self._wake()
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(seconds):
+                while self.state in _COMING:
+                    await self._settled.wait()
+        except TimeoutError:
+            raise self.absence() from None
+        finally:
+            self._waiting -= 1
+            self._rest()
         if self.state != "ready" or self.facts is None:
             raise self.absence()
         return self.facts
@@ -167,15 +207,19 @@ class Engine:
         """Why there is no answer now."""
         if self.state == "draining":
             return ApiError("shutting_down", "the server is shutting down")
+        if self.problem is not None and self.state not in _COMING:
+            return ApiError(self.problem.code, self.problem.message)
         if self.state == "recovering":
             return ApiError("engine_recovering", "the engine is restarted")
         return ApiError("model_loading", "Loading model")
 
     def generate(self, command: Generate) -> Running:
         """Begin a request; follow it with ``next``, end it with ``leave``."""
-        running = Running(self, command)
+        running = Running(command, self.send, self.forget)
         self._running[command.id] = running
-        self.send(command)
+        self._wake()
+        self._load_again()
+        self._hand_over()
         return running
 
     async def ask(self, command: Count | Tokenize | Detokenize) -> Counted | Tokens:
@@ -184,22 +228,61 @@ class Engine:
         Raises:
             ApiError: the request is wrong, or the engine died.
         """
-        future = asyncio.get_running_loop().create_future()
-        self._asked[command.id] = future
-        self.send(command)
+        asked = _Asked(command, asyncio.get_running_loop().create_future())
+        self._asked[command.id] = asked
+        self._wake()
+        self._load_again()
+        if self._loaded:
+            self.send(command)
         try:
-            return await future
+            return await asked.answer
         finally:
             self._asked.pop(command.id, None)
+            self._rest()
 
     def send(self, command: Command) -> None:
-        """Hand a command to the engine."""
+        """Hand a command to the engine, if there is one."""
         if self._link is not None:
             self._link.send(command)
 
     def forget(self, request_id: str) -> None:
         """Drop what still arrives for a request."""
         self._running.pop(request_id, None)
+        self._hand_over()
+        self._rest()
+
+    # --- what the engine is given -----------------------------------------------------
+
+    def _enter(self, state: State) -> None:
+        self._state = state
+        if state in _COMING:
+            self._settled.clear()
+        else:
+            self._settled.set()
+
+    def _hand_over(self) -> None:
+        """Give the engine what it does not have yet.
+
+        Of those under which an engine died only one at a time: should the next engine
+        die as well, it is known of which. It goes before those that wait, since it was
+        before them already.
+        """
+        if not self._loaded:
+            return
+        alone = any(one.at_engine and one.deaths for one in self._running.values())
+        for running in self._running.values():
+            if running.at_engine or (running.deaths and alone):
+                continue
+            command = running.command
+            if running.deaths:
+                alone = True
+                command = replace(command, foreground=True)
+            running.at_engine = True
+            self.send(command)
+
+    def _drop(self, running: Running, error: ApiError) -> None:
+        running.leave()
+        running.put(error)
 
     # --- what arrives -----------------------------------------------------------------
 
@@ -212,70 +295,194 @@ class Engine:
             else:
                 self._dispatch(arrived)
 
-    def _dispatch(self, event: Event) -> None:
-        if isinstance(event, Ready):
-            self._became_ready(event)
-        elif isinstance(event, LoadProgress):
-            self.progress = event
-        elif isinstance(event, Memory):
-            self.memory = event
-        elif isinstance(event, Counted | Tokens):
-            self._answer(event)
-        elif isinstance(event, Failure) and not event.id:
-            self._fail(event)
-        elif (running := self._running.get(getattr(event, "id", ""))) is not None:
-            running.put(event)
-            if isinstance(event, Done | Failure):
+    def _dispatch(self, event: Event) -> None:  # noqa: C901 - one table
+        running = self._running.get(getattr(event, "id", ""))
+        match event:
+            case Ready():
+                self._became_ready(event)
+            case EngineHello():
+                self.pid = event.pid
+            case LoadProgress():
+                self.progress = event
+            case Memory():
+                self.memory = event
+            case Counted() | Tokens():
+                self._answer(event)
+            case Failure() if event.fatal:
+                # A dying engine reports itself by dying; this says of what.
+                if running is not None:
+                    running.blamed = True
+            case Failure() if not event.id:
+                self._cannot_load(event)
+            case Failure() if running is not None:
+                running.put(from_failure(event, self.context))
                 self.forget(event.id)
-        elif isinstance(event, Failure) and event.id in self._asked:
-            self._asked[event.id].set_exception(from_failure(event, self.context))
+            case Failure() if event.id in self._asked:
+                self._refuse(self._asked[event.id], from_failure(event, self.context))
+            case _ if running is not None:
+                running.put(event)
+                if isinstance(event, Done):
+                    self.forget(event.id)
+            case _:
+                pass
 
     def _became_ready(self, event: Ready) -> None:
         self.facts = event
-        self.state = "ready" if self.state != "draining" else self.state
-        self._ready_at = asyncio.get_running_loop().time()
-        self._ready.set()
+        self._loaded = True
+        self.problem = None
+        if self.state != "draining":
+            self._enter("ready")
+        self._hand_over()
+        for asked in self._asked.values():
+            self.send(asked.command)
+        self._rest()
 
     def _answer(self, event: Counted | Tokens) -> None:
-        future = self._asked.get(event.id)
-        if future is not None and not future.done():
-            future.set_result(event)
+        asked = self._asked.get(event.id)
+        if asked is not None and not asked.answer.done():
+            asked.answer.set_result(event)
 
-    def _fail(self, event: Failure) -> None:
-        """The model cannot be loaded; a dying engine reports itself by dying."""
-        if not event.fatal and not self.failed.done():
-            self.state = "failed"
-            self.failed.set_exception(error_from(event))
+    def _refuse(self, asked: _Asked, error: ApiError) -> None:
+        if not asked.answer.done():
+            asked.answer.set_exception(error)
+
+    def _refuse_all(self, error: Callable[[], ApiError]) -> None:
+        for running in list(self._running.values()):
+            self._drop(running, error())
+        for asked in self._asked.values():
+            self._refuse(asked, error())
+
+    # --- when it dies -----------------------------------------------------------------
 
     def _lost(self, error: SplashError) -> None:
-        for running in self._running.values():
-            running.put(error)
-        for future in self._asked.values():
-            if not future.done():
-                future.set_exception(engine_away(error))
-        self._running.clear()
-        self._ready.clear()
+        self._dead, self._link = self._link, None
+        self._loaded, self.pid = False, 0
+        self._wake()
         if self.state in ("draining", "failed"):
-            return
-        if not isinstance(error, EngineDiedError):
-            if not self.failed.done():
-                self.failed.set_exception(error)
-            return
-        self._restart_later(error)
-
-    def _restart_later(self, error: SplashError) -> None:
-        loop = asyncio.get_running_loop()
-        if self.facts is None and self.state == "loading":
+            self._refuse_all(self.absence)
+        elif not isinstance(error, EngineDiedError) or self.facts is None:
             # It never worked: starting it again would fail the same way.
-            self.state = "failed"
-            self.failed.set_exception(error)
+            self._give_up(error)
+        else:
+            self._judge(error)
+            self._restart(error)
+
+    def _judge(self, error: SplashError) -> None:
+        """Decide who begins anew and who fails."""
+        under_way = list(self._running.values())
+        for running in suspects(under_way):
+            running.deaths += 1
+        for running in under_way:
+            if running.told:
+                self._drop(running, engine_away(error))
+            elif running.deaths > _MOST_DEATHS:
+                self._drop(running, _poisoned(error))
+            elif running.at_engine:
+                running.begin_anew()
+                self.replayed += 1
+        for asked in list(self._asked.values()):
+            asked.deaths += 1
+            if asked.deaths > _MOST_DEATHS:
+                self._refuse(asked, engine_away(error))
+
+    def _restart(self, error: SplashError) -> None:
+        loop = asyncio.get_running_loop()
+        wait = self.restarts.after_death(loop.time())
+        if wait is None:
+            self._end_in_background(self._dead, now=True)
+            self.problem = ApiError(
+                "engine_failed",
+                f"the engine died too often within {WITHIN_SECONDS / 60:.0f} minutes "
+                f"and is not started again: {error.message}",
+            )
+            self._enter("failed")
+            self._refuse_all(self.absence)
+            self._note(f"{self.problem.message}; restart the server")
             return
-        lived = self.state == "ready" and loop.time() - self._ready_at > _SOUND_SECONDS
-        self._wait = 1.0 if lived else self._wait
-        self.state = "recovering"
-        self._note(f"{error.message}; starting it again in {self._wait:.0f} s")
-        self._restart = loop.call_later(self._wait, self.start)
-        self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        self._enter("recovering")
+        when = f"in {wait:.0f} s" if wait else "at once"
+        self._note(f"{error.message}; starting it again {when}")
+        self._next_start = loop.call_later(wait, self.start)
+
+    def _give_up(self, error: SplashError) -> None:
+        self.problem = ApiError("engine_failed", error.message)
+        self._enter("failed")
+        self._refuse_all(self.absence)
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    def _cannot_load(self, failure: Failure) -> None:
+        if self.facts is None:
+            self._give_up(error_from(failure))
+            return
+        # It was loaded before, so it may be again: memory may be short for now.
+        found = from_failure(failure, self.context)
+        text = f"the model cannot be loaded again: {failure.message}"
+        code = "insufficient_memory" if found.code == "insufficient_memory" else ""
+        self.problem = ApiError(code or "engine_failed", text)
+        self._note(text)
+        self._unload()
+        self._refuse_all(lambda: ApiError(code or "engine_failed", text))
+
+    # --- when there is nothing to do --------------------------------------------------
+
+    def _rest(self) -> None:
+        """End the engine later, unless something comes."""
+        self._wake()
+        busy = self._waiting or self._running or self._asked
+        if self.state == "ready" and not busy and self.idle_seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._rest_ends = loop.call_later(self.idle_seconds, self._put_away)
+
+    def _put_away(self) -> None:
+        self.unloads += 1
+        self._note("nothing to do; the model is unloaded until the next request")
+        self._unload()
+
+    def _unload(self) -> None:
+        """End the engine's process: that frees its memory for certain."""
+        link, self._link = self._link, None
+        self._loaded, self.pid = False, 0
+        self.memory = Memory()
+        if self.state != "draining":
+            self._enter("unloading")
+        self._end_in_background(link, now=False)
+
+    def _end_in_background(self, link: EngineLink | None, *, now: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self._ending = loop.create_task(self._end(link, now=now))
+
+    async def _end(self, link: EngineLink | None, *, now: bool) -> None:
+        if link is not None:
+            await asyncio.to_thread(link.close, now=now)
+        if self.state == "unloading":
+            self._enter("unloaded")
+            if self._wanted:
+                self._load_again()
+
+    def _load_again(self) -> None:
+        """Somebody wants something: a model that was unloaded is loaded."""
+        if self.state == "unloading":
+            self._wanted = True
+        elif self.state == "unloaded":
+            self._wanted = False
+            self.progress = LoadProgress(phase="resolve")
+            self._enter("loading")
+            self.start()
+
+    def _wake(self) -> None:
+        if self._rest_ends is not None:
+            self._rest_ends.cancel()
+            self._rest_ends = None
+
+
+def _poisoned(error: SplashError) -> ApiError:
+    return ApiError(
+        "engine_failed",
+        "the engine died twice while it worked on this request, which is not tried "
+        f"again: {error.message}",
+        status=500,
+    )
 
 
 def new_id(prefix: str, digits: int) -> str:

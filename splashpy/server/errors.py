@@ -92,6 +92,7 @@ FAULTS: dict[str, Fault] = {
     "engine_recovering": _AWAY,
     "shutting_down": _AWAY,
     "insufficient_memory": _AWAY,
+    "engine_failed": Fault(503, "server_error", "api_error", "server_error", _NO_RETRY),
     "not_supported": Fault(501),
     "request_timeout": Fault(
         504, "server_error", "timeout_error", "server_error", _NO_RETRY

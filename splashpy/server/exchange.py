@@ -33,10 +33,11 @@ from splashpy.protocol import (
 )
 from splashpy.server.bodies import DisconnectedError
 from splashpy.server.endpoint import Endpoint
-from splashpy.server.engine import Running, new_id
+from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, TooLongError, bug
 from splashpy.server.gate import json_response
 from splashpy.server.outcome import Outcome
+from splashpy.server.running import Anew, Arrived, Running
 from splashpy.server.streaming import EventStream, disconnected
 
 _HEADERS_AFTER = 2.0  # seconds in the queue before a stream begins anyway
@@ -109,10 +110,10 @@ class Answering:
         self._name = endpoint_name
         self._outcomes: list[Outcome] = []
         self._running: Running | None = None
-        self._first: Event | None = None
         loop = asyncio.get_running_loop()
-        seconds = endpoint.settings.request_seconds
-        self._deadline = loop.time() + min(ask.seconds or seconds, seconds)
+        most = endpoint.settings.request_seconds
+        self._seconds = min(ask.seconds or most, most)
+        self._deadline = loop.time() + self._seconds
         self._result = "cancelled"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,30 +147,34 @@ class Answering:
             ApiError: the request cannot be answered.
         """
         self._running = self._endpoint.engine.generate(command)
-        several = len(self._ask.commands) > 1
-        prompt = _prompt_key(command) if several else ""
-        outcome = Outcome(self._ask.call_prefix, prompt=prompt)
-        self._outcomes.append(outcome)
+        self._outcomes.append(self._blank(command))
         waiting = self._accepted(self._running)
         await (waiting if receive is None else _unless_gone(waiting, receive))
 
+    def _blank(self, command: Generate) -> Outcome:
+        several = len(self._ask.commands) > 1
+        prompt = _prompt_key(command) if several else ""
+        return Outcome(self._ask.call_prefix, prompt=prompt)
+
     async def _accepted(self, running: Running) -> None:
+        event: Arrived | None = None
         try:
-            event = await running.next(None)
-            if not isinstance(event, Accepted):
-                self._first = event  # an engine that says nothing of accepting
-            elif self._ask.stream and len(self._outcomes) == 1:
-                self._first = await self._admitted(running)
+            while event is None or isinstance(event, Anew):
+                event = await self._next(self._deadline)
+            if isinstance(event, Accepted):
+                first = self._ask.stream and len(self._outcomes) == 1
+                event = await self._admitted() if first else None
         except TooLongError as error:
             raise TooLongError(error.tokens, error.context, self._ask.param) from None
+        if event is not None:
+            running.put_back(event)
 
-    async def _admitted(self, running: Running) -> Event | None:
+    async def _admitted(self) -> Event | None:
         """The first event of the work proper; None after two seconds of waiting."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _HEADERS_AFTER
+        until = asyncio.get_running_loop().time() + _HEADERS_AFTER
         while True:
-            event = await running.next(max(until - loop.time(), 0.001))
-            if not isinstance(event, Queued):
+            event = await self._next(until)
+            if not isinstance(event, Accepted | Queued | Anew):
                 return event
 
     # --- streaming --------------------------------------------------------------------
@@ -205,6 +210,9 @@ class Answering:
         while outcome.done is None:
             event = await self._next(spoke + keepalive)
             chunks: list[bytes] = []
+            if isinstance(event, Anew):
+                outcome.prefill = None
+                continue
             if event is None or (isinstance(event, Prefill) and self._ask.progress):
                 told = event if isinstance(event, Prefill) else outcome.prefill
                 chunks = [shape.quiet(told if self._ask.progress else None)]
@@ -214,6 +222,7 @@ class Answering:
                 begun = True
                 chunks += shape.start(outcome)
             if isinstance(event, Cycle | ToolDelta):
+                self._pass_on()
                 chunks += shape.take(outcome, event)
             elif isinstance(event, Done):
                 chunks += shape.end(outcome)
@@ -221,21 +230,30 @@ class Answering:
                 spoke = loop.time()
                 yield chunk
 
-    async def _next(self, until: float) -> Event | None:
-        """The next event; None when there is none at the time ``until``.
+    def _pass_on(self) -> None:
+        """Note that the client gets part of the answer, which must be its own now."""
+        assert self._running is not None
+        self._running.told = True
+
+    async def _next(self, until: float) -> Arrived | None:
+        """What comes next; None when there is nothing at the time ``until``.
 
         Raises:
             ApiError: the request failed, or took too long.
         """
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
         assert self._running is not None
         loop = asyncio.get_running_loop()
         if loop.time() >= self._deadline:
-            raise ApiError("request_timeout", "the request took too long")
+            raise self._too_late(self._running)
         wait = min(until, self._deadline) - loop.time()
         return await self._running.next(max(wait, 0.001))
+
+    def _too_late(self, running: Running) -> ApiError:
+        seconds = f"{self._seconds:g} s"
+        if running.begun:
+            return ApiError("request_timeout", f"the request took more than {seconds}")
+        waited = f"the request waited {seconds}, as long as it may, and was not begun"
+        return ApiError("request_timeout", waited)
 
     # --- one document -----------------------------------------------------------------
 
@@ -243,10 +261,11 @@ class Answering:
         for number, command in enumerate(self._ask.commands):
             if number:
                 await self._begin(command)
-            outcome = self._outcomes[-1]
-            while outcome.done is None:
+            while (outcome := self._outcomes[-1]).done is None:
                 event = await self._next(self._deadline)
-                if event is not None:
+                if isinstance(event, Anew):
+                    self._outcomes[-1] = self._blank(command)
+                elif event is not None:
                     self._note(outcome, event)
         self._result = "ok"
         return self._ask.shape.body(self._outcomes)

@@ -31,6 +31,9 @@ COUNTERS: dict[str, str] = {
     "prefix_cache_hits_total": "Requests that found part of their prompt cached.",
     "prefix_cache_misses_total": "Requests that did not.",
     "ignored_fields_total": "Fields of requests that nothing here reads.",
+    "engine_restarts_total": "Engines that died and were started again.",
+    "requests_replayed_total": "Requests that began anew at another engine.",
+    "model_unloads_total": "Times the model was unloaded for want of requests.",
 }
 HISTOGRAMS: dict[str, str] = {
     "ttft_seconds": "From acceptance to the first token.",
@@ -54,6 +57,10 @@ class Metrics:
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Count something."""
         self._counts[name][tuple(labels.items())] += amount
+
+    def put(self, name: str, value: float) -> None:
+        """Take over a counter that somebody else keeps."""
+        self._counts[name][()] = value
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of a counter over everything not named in ``labels``."""

@@ -142,6 +142,7 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
             "reused_tokens": int(metrics.total("cached_prompt_tokens_total")),
         },
         "speculation": _speculation(endpoint),
+        "engine": _engine(endpoint),
         "memory": {
             "active_bytes": engine.memory.active,
             "cache_bytes": engine.memory.cache,
@@ -161,13 +162,33 @@ def _speculation(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
+def _engine(endpoint: Endpoint) -> dict[str, Any]:
+    engine = endpoint.engine
+    problem = engine.problem
+    return {
+        "pid": engine.pid or None,
+        "restarts": engine.restarts.count,
+        "replayed_requests": engine.replayed,
+        "unload_after_s": engine.idle_seconds,
+        "unloads": engine.unloads,
+        "problem": problem.message if problem else None,
+    }
+
+
+def _able(endpoint: Endpoint) -> bool:
+    """Whether a request would be answered, though perhaps after a load."""
+    engine = endpoint.engine
+    resting = engine.state in ("unloading", "unloaded") and engine.problem is None
+    return engine.state == "ready" or resting
+
+
 def health(endpoint: Endpoint) -> dict[str, Any]:
-    """``/health``: the model is loaded.
+    """``/health``: the model is loaded, or will be when somebody wants it.
 
     Raises:
         ApiError: it is not.
     """
-    if endpoint.engine.state != "ready":
+    if not _able(endpoint):
         raise endpoint.engine.absence()
     return {"status": "ok"}
 
@@ -177,7 +198,7 @@ def readiness(endpoint: Endpoint) -> tuple[int, dict[str, Any]]:
     full = endpoint.active >= LANES + endpoint.settings.max_queue
     if endpoint.draining:
         reason = "draining"
-    elif endpoint.engine.state != "ready":
+    elif not _able(endpoint):
         reason = endpoint.engine.state
     elif full:
         reason = "queue"
@@ -189,9 +210,13 @@ def readiness(endpoint: Endpoint) -> tuple[int, dict[str, Any]]:
 def prometheus(endpoint: Endpoint) -> str:
     """``/metrics``."""
     engine = endpoint.engine
-    ready = float(engine.state == "ready" and not endpoint.draining)
+    ready = float(_able(endpoint) and not endpoint.draining)
+    endpoint.metrics.put("engine_restarts_total", engine.restarts.count)
+    endpoint.metrics.put("requests_replayed_total", engine.replayed)
+    endpoint.metrics.put("model_unloads_total", engine.unloads)
     gauges = {
         "ready": ("1 when requests are answered.", ready),
+        "model_loaded": ("1 when the model is in memory.", float(engine.loaded)),
         "queue_waiting": ("Requests that wait.", endpoint.waiting),
         "requests_running": ("Requests the engine works on.", endpoint.running),
         "memory_active_bytes": ("Bytes MLX holds.", engine.memory.active),
@@ -231,7 +256,7 @@ def properties(endpoint: Endpoint) -> dict[str, Any]:
         "bos_token": facts.bos,
         "eos_token": facts.eos,
         "build_info": f"splashpy-{__version__}",
-        "is_sleeping": False,
+        "is_sleeping": endpoint.engine.state == "unloaded",
     }
 
 

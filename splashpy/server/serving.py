@@ -22,6 +22,7 @@ from splashpy.server.app import build_app
 from splashpy.server.endpoint import Endpoint
 
 GRACE_SECONDS = 10.0  # for requests under way when the server is told to end
+_FAREWELL_SECONDS = 1.0  # for telling those that did not end in time
 _HEADER_SECONDS = 30.0
 _BACKLOG = 64
 _LARGEST_HEAD = 65536
@@ -110,7 +111,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=int(GRACE_SECONDS),
+            timeout_graceful_shutdown=int(GRACE_SECONDS + _FAREWELL_SECONDS),
             h11_max_incomplete_event_size=_LARGEST_HEAD,
             backlog=_BACKLOG,
         )
@@ -122,12 +123,17 @@ class HttpServer:
         return self._sockets[0].getsockname()[1]
 
     async def run(self) -> None:
-        """Answer until ``stop``; requests under way get ten seconds to end."""
+        """Answer until ``stop``; what has begun then gets ten seconds to end."""
         await self._server.serve(sockets=self._sockets)
 
     def stop(self) -> None:
-        """Admit nothing more and end; may be called from a signal handler."""
+        """Admit nothing more and end; called on the event loop, also repeatedly."""
+        if self._endpoint.draining:
+            return
         self._endpoint.draining = True
+        self._endpoint.engine.drain()
+        loop = asyncio.get_running_loop()
+        loop.call_later(GRACE_SECONDS, self._endpoint.engine.end_all)
         self._server.should_exit = True
 
 

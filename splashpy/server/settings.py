@@ -34,6 +34,7 @@ class ServerSettings:
         request_seconds: how long one may take from its first byte.
         keepalive_seconds: longest silence in a stream.
         load_seconds: how long a request waits for the model to be loaded.
+        idle_seconds: without requests, after which the model is unloaded; None: never.
         log_requests: one line for each request.
     """
 
@@ -56,6 +57,7 @@ class ServerSettings:
     request_seconds: float = 3600.0
     keepalive_seconds: float = 5.0
     load_seconds: float = 30.0
+    idle_seconds: float | None = None
     log_requests: bool = False
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,7 @@ def test_ctrl_c_finishes_the_question_and_keeps_what_there_is(
     file = out / "requests.jsonl"
     while not file.exists() or file.read_text().count("\n") < 5:
         assert process.poll() is None
+        time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     read_until(process, b"stopping", of="stderr")
     code, text, _ = finish(process)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import Call, Record, Start, finish, read_until
+from commandline import LIMIT, Call, Record, Start, finish, read_until
+
+from splashpy.cli import servers
 
 pytestmark = pytest.mark.e2e
 
@@ -33,7 +35,7 @@ def fetch(url: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, data, headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=LIMIT) as answer:
         return json.load(answer)
 
 
@@ -66,8 +68,10 @@ def test_a_script_is_told_the_address_on_one_line(start: Start, record: Record) 
 
 
 def test_a_running_server_is_listed_and_stopped(
-    start: Start, record: Record, call: Call
+    start: Start, record: Record, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("_ASK_SECONDS", "_STOP_SECONDS"):  # this machine may be busy
+        monkeypatch.setattr(servers, name, LIMIT)
     process = serve(start, record)
     port = int(ready(process).rsplit(":", 1)[1].split("/")[0])
 

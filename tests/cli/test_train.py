@@ -339,6 +339,7 @@ def test_a_second_ctrl_c_ends_at_once(
     process = start(*words, str(tmp_path / "run"), "--eval-tokens", "400")
     read_until(process, b"training 0 of", of="stderr")
     process.send_signal(signal.SIGINT)
+    read_until(process, b"to stop now", of="stderr")  # two at once count as one
     process.send_signal(signal.SIGINT)
 
     assert finish(process)[0] == 130

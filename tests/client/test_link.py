@@ -24,6 +24,7 @@ from splashpy.protocol import (
     Ready,
 )
 
+PATIENCE = 60  # seconds after which what a test waits for has not happened
 HELLO = EngineHello(proto=1, version="1", pid=1)
 READY = Ready(model="m", context_max=100, block_size=4)
 
@@ -40,7 +41,7 @@ class Waker:
         self._woken.set()
 
     def wait(self) -> None:
-        assert self._woken.wait(5)
+        assert self._woken.wait(PATIENCE)
         self._woken.clear()
 
 
@@ -84,7 +85,7 @@ def test_many_events_wake_the_interface_once(waker: Waker) -> None:
     client = ReplayClient([Timed(0, HELLO), *events, Timed(0, READY)])
     link = EngineLink(lambda: client, Load(model="m"), wake)
     link.start()
-    assert asleep.wait(5)
+    assert asleep.wait(PATIENCE)
     while len(link._arrived) < 502:
         assert link._arrived
     link.close()
@@ -131,7 +132,7 @@ def test_an_engine_that_does_not_read_keeps_nobody_waiting(waker: Waker) -> None
     class Deaf(ReplayClient):
         def send(self, command: Command) -> None:
             if isinstance(command, Generate):
-                reading.wait(5)
+                reading.wait(PATIENCE)
             super().send(command)
 
     client = Deaf([Timed(0, HELLO), Timed(0, READY)])

@@ -72,6 +72,21 @@ def conversation(model: Path) -> Iterator[Conversation]:
     conversation.host.close(10)
 
 
+@pytest.fixture(scope="session")
+def roomy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("roomy")
+    return tiny.write_model(directory, max_position_embeddings=400_000)
+
+
+@pytest.fixture
+def endless(roomy_model: Path) -> Iterator[Conversation]:
+    """A host whose answers do not end by themselves within a test."""
+    conversation = Conversation()
+    conversation.load(roomy_model)
+    yield conversation
+    conversation.host.close(10)
+
+
 @pytest.fixture
 def read_text() -> Any:
     return text

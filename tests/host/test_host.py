@@ -131,9 +131,11 @@ def test_without_a_seed_texts_differ(conversation: Any, read_text: Callable) -> 
 
 
 def test_a_cancelled_answer_is_done_and_keeps_its_text(
-    conversation: Any, read_text: Callable
+    endless: Any, read_text: Callable
 ) -> None:
-    conversation.send(Generate(id="x", prompt="hello", max_tokens=400))
+    conversation = endless
+    going_on = Sampling(ignore_eos=True)
+    conversation.send(Generate(id="x", prompt="hello", sampling=going_on))
     begun = conversation.until(Cycle)
     conversation.send(Cancel(id="x"))
     rest = conversation.until(Done)
@@ -223,13 +225,14 @@ def test_a_seed_gives_the_same_text_with_drafts_and_traffic_between(
     assert read_text(plain) == read_text(first)
 
 
-def test_pings_are_answered_while_the_target_computes(conversation: Any) -> None:
-    conversation.send(Generate(id="x", prompt="hello", max_tokens=300))
+def test_pings_are_answered_while_the_target_computes(endless: Any) -> None:
+    conversation = endless
+    going_on = Sampling(ignore_eos=True)
+    conversation.send(Generate(id="x", prompt="hello", sampling=going_on))
     conversation.send(Ping(n=7))
     seen = conversation.until(Pong)
     assert seen[-1].n == 7
     assert not any(isinstance(event, Done) for event in seen)
-    conversation.until(Done)
 
 
 def test_unloading_frees_the_model(conversation: Any) -> None:
@@ -238,8 +241,10 @@ def test_unloading_frees_the_model(conversation: Any) -> None:
     assert failure.message == "no model is loaded"
 
 
-def test_a_request_id_in_use_is_refused(conversation: Any) -> None:
-    conversation.send(Generate(id="x", prompt="hello", max_tokens=300))
+def test_a_request_id_in_use_is_refused(endless: Any) -> None:
+    conversation = endless
+    going_on = Sampling(ignore_eos=True)
+    conversation.send(Generate(id="x", prompt="hello", sampling=going_on))
     conversation.send(Generate(id="x", prompt="hello", max_tokens=3))
     failure = conversation.until(Failure)[-1]
     assert "already in use" in failure.message

@@ -4,14 +4,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import server_kit
-from server_kit import Running, Script, ScriptedEngine, until
+from server_kit import Mortal, Running, Script, ScriptedEngine, until
 from tokenizers import Tokenizer
 
 from splashpy.host import host as host_module
 from splashpy.protocol import Load
+from splashpy.server import restarts
 from splashpy.server.settings import ServerSettings
 
 Serve = Callable[..., Running]
@@ -74,6 +76,35 @@ def serve(speaker: Path, script: Script, start: Serve) -> Iterator[Serve]:
         assert server.faults == []
 
 
+@pytest.fixture
+def mortal(
+    speaker: Path, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[Running, list[Mortal]]]]:
+    """Starts servers for one test; also gives their engines, which can be killed."""
+    monkeypatch.setattr(restarts, "FIRST_WAIT", 0.01)
+    tokenizer = Tokenizer.from_file(str(speaker / "tokenizer.json"))
+    engine = functools.partial(ScriptedEngine, script, tokenizer)
+    monkeypatch.setattr(host_module, "Engine", engine)
+    running: list[Running] = []
+
+    def begin(model: Path = speaker, **fields: Any) -> tuple[Running, list[Mortal]]:
+        lives: list[Mortal] = []
+
+        def connect() -> Mortal:
+            lives.append(Mortal())
+            return lives[-1]
+
+        settings = ServerSettings(model="tiny", **fields)
+        load = Load(model=str(model), name="tiny")
+        running.append(Running(settings, connect, load).__enter__())
+        return running[-1].wait_ready(), lives
+
+    yield begin
+    for server in running:
+        server.__exit__()
+        assert server.faults == []
+
+
 @pytest.fixture(scope="session")
 def one_server(speaker: Path, start: Serve) -> Iterator[Running]:
     server = start(speaker).wait_ready()
@@ -86,4 +117,6 @@ def server(one_server: Running, script: Script) -> Iterator[Running]:
     """The server all tests share that want no settings of their own."""
     yield one_server
     until(lambda: one_server.endpoint.active == 0)
+    one_server.post("/tokenize", {"content": ""})  # what came before is with the engine
+    until(lambda: not script.unanswered)  # or it would go on in the next test
     assert one_server.faults == []

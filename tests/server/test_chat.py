@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from server_kit import CONTEXT, Reply, Running, Said, Script
+from server_kit import CONTEXT, PATIENCE, Reply, Running, Said, Script
 
 from splashpy.errors import ModelResultError
 
@@ -442,11 +442,16 @@ def test_silence_is_filled_with_empty_chunks(
 ) -> None:
     monkeypatch.setattr("splashpy.server.exchange._HEADERS_AFTER", 0.1)
     told = threading.Event()
-    script.answers = [Said(("</think>late<|im_end|>",), prefill=lambda: told.wait(20))]
+    late = Said(("</think>late<|im_end|>",), prefill=lambda: told.wait(PATIENCE))
+    script.answers = [late]
     server = serve(keepalive_seconds=0.05)
-    threading.Timer(0.6, told.set).start()
 
-    reply = chat(server, stream=True, return_progress=True)
+    def heard(answer: bytes) -> None:
+        if answer.count(b"data: ") > 4:
+            told.set()
+
+    body = {"messages": HI, "stream": True, "return_progress": True}
+    reply = server.listen("/v1/chat/completions", body, heard)
 
     found = deltas(reply)
     role = found.index({"role": "assistant", "content": ""})

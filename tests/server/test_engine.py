@@ -1,25 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue, clients that leave, engines that die, the way a server ends."""
+"""The queue, clients that leave, deadlines, the way a server ends."""
 
 from __future__ import annotations
 
-import functools
-import http.client
 import json
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from server_kit import Running, Said, Script, ScriptedEngine, until
-from tokenizers import Tokenizer
+from server_kit import PATIENCE, Running, Said, Script, until
 
-from splashpy.client.in_process import InProcessClient
-from splashpy.errors import EngineDiedError, PackageError, PortError
-from splashpy.host import host as host_module
+from splashpy.errors import PackageError, PortError
 from splashpy.protocol import Load
+from splashpy.server import serving
 from splashpy.server.serving import open_sockets
 from splashpy.server.settings import ServerSettings
 
@@ -29,10 +24,12 @@ TEXT = "</think>" + "word " * 30 + "<|im_end|>"
 
 def begin(server: Running, body: Any, path: str = "/v1/chat/completions") -> Any:
     """A request whose answer is not read."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    text = json.dumps(body)
-    connection.request("POST", path, text, {"Content-Type": "application/json"})
-    return connection
+    return server.begin("POST", path, body)
+
+
+def under_way(server: Running) -> list[Any]:
+    """What the server keeps of requests at the engine, in their order."""
+    return list(server.endpoint.engine._running.values())
 
 
 def status_of(connection: Any) -> int:
@@ -52,7 +49,7 @@ def test_a_client_that_leaves_stops_its_request(
         Said(),
     ]
     connection = begin(server, {**BODY, "stream": stream})
-    assert going.wait(10)
+    assert going.wait(PATIENCE)
 
     connection.close()
 
@@ -66,7 +63,7 @@ def test_a_client_that_leaves_the_queue_is_dropped(
     server: Running, script: Script
 ) -> None:
     free = threading.Event()
-    script.answers = [Said((lambda: free.wait(20), TEXT)), Said()]
+    script.answers = [Said((lambda: free.wait(PATIENCE), TEXT)), Said()]
     first = begin(server, BODY)
     until(lambda: len(script.requests) == 1)
     second = begin(server, {**BODY, "stream": True})
@@ -82,7 +79,7 @@ def test_a_client_that_leaves_the_queue_is_dropped(
 def test_the_queue_has_an_end_and_says_so(serve: Any, script: Script) -> None:
     server = serve(max_queue=2)
     free = threading.Event()
-    script.say(lambda: free.wait(20), TEXT)
+    script.say(lambda: free.wait(PATIENCE), TEXT)
     held = [begin(server, BODY) for _ in range(3)]
     until(lambda: server.endpoint.active == 3)
 
@@ -100,7 +97,7 @@ def test_the_queue_has_an_end_and_says_so(serve: Any, script: Script) -> None:
 
 def test_who_waits_at_a_keyboard_goes_first(server: Running, script: Script) -> None:
     free = threading.Event()
-    script.say(lambda: free.wait(20), TEXT)
+    script.say(lambda: free.wait(PATIENCE), TEXT)
     held = [begin(server, BODY)]
     until(lambda: len(script.requests) == 1)
     for fields in ({}, {"priority": "foreground"}):
@@ -142,47 +139,6 @@ def test_a_request_during_loading_waits_for_the_model(
     assert status_of(waiting) == 200
 
 
-def test_an_engine_that_dies_is_started_again(
-    speaker: Path, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Mortal(InProcessClient):
-        dead = False
-
-        def receive(self, timeout: float | None = None) -> Any:
-            if self.dead:
-                raise EngineDiedError("killed by signal 9")
-            return super().receive(0.02)
-
-    lives: list[Mortal] = []
-
-    def connect() -> Mortal:
-        lives.append(Mortal())
-        return lives[-1]
-
-    engine = functools.partial(
-        ScriptedEngine, script, Tokenizer.from_file(str(speaker / "tokenizer.json"))
-    )
-    monkeypatch.setattr(host_module, "Engine", engine)
-    script.answers = [Said(("</think>half", lambda: until(lambda: len(lives) > 1)))]
-    settings = ServerSettings(model="tiny")
-    with Running(settings, connect, Load(model=str(speaker), name="tiny")) as server:
-        server.wait_ready()
-        request = begin(server, {**BODY, "stream": True})
-        until(lambda: len(script.requests) == 1)
-
-        lives[0].dead = True
-
-        text = request.getresponse().read().decode()
-        request.close()
-        assert "engine_recovering" in text
-        assert text.endswith("data: [DONE]\n\n")
-        until(lambda: server.get("/health").status == 503)
-        script.say(TEXT)
-        assert server.post("/v1/chat/completions", BODY).status == 200
-        assert len(lives) == 2
-        assert "starting it again in 1 s" in server.log[0]
-
-
 def test_a_model_that_cannot_be_loaded_is_reported(serve: Any, tmp_path: Any) -> None:
     with Running(ServerSettings(model="x"), load=Load(model=str(tmp_path))) as server:
         until(lambda: bool(server.faults))
@@ -191,22 +147,45 @@ def test_a_model_that_cannot_be_loaded_is_reported(serve: Any, tmp_path: Any) ->
         assert server.get("/health").status == 503
 
 
-def test_a_server_that_ends_finishes_what_runs_and_admits_nothing(
+def test_a_server_that_ends_finishes_what_runs_and_begins_nothing(
     serve: Any, script: Script
 ) -> None:
     server = serve()
     free = threading.Event()
-    script.say(lambda: free.wait(20), TEXT)
+    script.say(lambda: free.wait(PATIENCE), TEXT)
     request = begin(server, BODY)
+    until(lambda: [one.begun for one in under_way(server)] == [True])
     waiting = begin(server, BODY)
-    until(lambda: server.endpoint.active == 2)
+    until(lambda: len(under_way(server)) == 2)
 
     server.loop.call_soon_threadsafe(server.server.stop)
-    until(lambda: server.endpoint.draining)
+    refused = waiting.getresponse()
+    code = json.loads(refused.read())["error"]["code"]
     free.set()
 
+    assert (refused.status, code) == (503, "shutting_down")
+    assert refused.headers["retry-after"] == "2"
+    waiting.close()
     assert status_of(request) == 200
-    assert status_of(waiting) == 200
+
+
+def test_what_does_not_end_in_time_is_told_that_the_server_ends(
+    serve: Any, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "_FAREWELL_SECONDS", PATIENCE)
+    server = serve()
+    script.say("</think>on and on", lambda: until(lambda: bool(script.cancelled)))
+
+    def heard(answer: bytes) -> None:
+        if b'"content":"on' in answer:
+            server.loop.call_soon_threadsafe(server.server.stop)
+
+    body = {**BODY, "stream": True}
+    *_, error, end = server.listen("/v1/chat/completions", body, heard).events
+
+    assert error["error"]["code"] == "shutting_down"
+    assert end == "[DONE]"
 
 
 def test_a_taken_port_is_told_before_anything_is_loaded(server: Running) -> None:
@@ -221,6 +200,23 @@ def test_a_deadline_ends_a_request(server: Running, script: Script) -> None:
 
     assert reply.status == 504
     assert reply.headers["x-should-retry"] == "false"
+
+
+def test_a_request_that_waits_beyond_its_deadline_is_told_that_it_waited(
+    server: Running, script: Script
+) -> None:
+    free = threading.Event()
+    script.say(lambda: free.wait(PATIENCE), TEXT)
+    first = begin(server, BODY)
+    until(lambda: [one.begun for one in under_way(server)] == [True])
+
+    reply = server.post("/v1/chat/completions", {**BODY, "timeout": 0.05})
+    free.set()
+
+    assert reply.status == 504
+    told = "the request waited 0.05 s, as long as it may, and was not begun"
+    assert reply.json["error"]["message"] == told
+    assert status_of(first) == 200
 
 
 def test_two_hundred_requests_that_leave_at_random_leave_nothing_behind(

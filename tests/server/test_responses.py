@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from server_kit import CONTEXT, Reply, Running, Said, Script
+from server_kit import CONTEXT, PATIENCE, Reply, Running, Said, Script
 
 from splashpy.errors import ModelResultError
 from splashpy.server.errors import ApiError
@@ -281,12 +281,16 @@ def test_an_error_in_the_middle_fails_the_response(
 def test_silence_is_filled_with_real_events(serve: Any, script: Script) -> None:
     told = threading.Event()
     script.answers = [
-        Said(("</think>one", lambda: told.wait(20), " two<|im_end|>")),
+        Said(("</think>one", lambda: told.wait(PATIENCE), " two<|im_end|>")),
     ]
     server = serve(keepalive_seconds=0.05)
-    threading.Timer(0.5, told.set).start()
 
-    events = ask(server, stream=True).events
+    def heard(answer: bytes) -> None:
+        if answer.count(b'"delta":""') > 2:
+            told.set()
+
+    body = {"model": "local", "input": "hi", "stream": True}
+    events = server.listen("/v1/responses", body, heard).events
 
     empty = [e for e in events if e["type"].endswith("text.delta") and not e["delta"]]
     assert len(empty) > 2
