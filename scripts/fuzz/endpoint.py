@@ -21,7 +21,13 @@ from splashpy.host import host as host_module
 from splashpy.protocol import Load
 from splashpy.server.settings import ServerSettings
 
-ABSENT = "embedding|rerank"
+ABSENT = "embed|rerank|/api/(create|push|copy|delete)"
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+)
 
 
 def main() -> int:
@@ -35,7 +41,7 @@ def main() -> int:
         script = Script()
         script.say("Hm.</think>An answer.<|im_end|>")
         host_module.Engine = functools.partial(ScriptedEngine, script, tokenizer)
-        settings = ServerSettings(model="fuzzed")
+        settings = ServerSettings(model="fuzzed", ollama=True, lmstudio=True)
         with Running(settings, load=Load(model=str(model), name="fuzzed")) as server:
             server.wait_ready()
             code = run(options, server.url)
@@ -54,15 +60,16 @@ def run(options: argparse.Namespace, url: str) -> int:
             "--url",
             url,
             "--checks",
-            "not_a_server_error",
+            ",".join(CHECKS),
             "--exclude-path-regex",
             ABSENT,
             "--max-examples",
             str(options.examples),
             "--phases",
-            "fuzzing",
-            "--seed",
-            "1",
+            "examples,coverage,fuzzing",
+            "--generation-deterministic",
+            "--request-timeout",
+            "10",
         ],
         cwd=tempfile.gettempdir(),  # it leaves a folder of reports where it runs
     )

@@ -87,10 +87,13 @@ def _settings(invocation: Invocation, load: Load, host: str) -> ServerSettings:
     from splashpy.server.settings import MEBIBYTE, ServerSettings
 
     given = invocation.given
+    family, bits = _architecture(Path(load.model))
     return ServerSettings(
         model=load.name or load.model,
         package_hash=_package_hash(Path(load.model)),
         size_bytes=_size(Path(load.model)),
+        family=family,
+        bits=bits,
         names=given["served_model_name"],
         strict_model=given["strict_model"],
         key=given["api_key"] or "",
@@ -107,6 +110,8 @@ def _settings(invocation: Invocation, load: Load, host: str) -> ServerSettings:
         keepalive_seconds=given["keepalive"] or 5.0,
         idle_seconds=60 * given["unload_after"] if given["unload_after"] else None,
         log_requests=given["request_log"],
+        ollama=given["ollama"],
+        lmstudio=given["lmstudio"],
     )
 
 
@@ -267,6 +272,20 @@ def _package_hash(directory: Path) -> str:
     return digest.hexdigest()[:12]
 
 
+def _architecture(directory: Path) -> tuple[str, int]:
+    """Family and bits of the weights; empty and 0 where nothing is said of them."""
+    from splashpy.errors import SplashError
+    from splashpy.package.model_directory import ModelDirectory
+
+    try:
+        model = ModelDirectory.open(directory)
+    except SplashError:
+        return "", 0  # the engine, which reads it too, will say why
+    quantized = model.config.get("quantization")
+    bits = quantized.get("bits") if isinstance(quantized, dict) else None
+    return model.model_type, bits if isinstance(bits, int) else 0
+
+
 def _size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
@@ -309,6 +328,8 @@ SERVE = PageCommand(
         "keepalive",
         "unload_after",
         "request_log",
+        "ollama",
+        "lmstudio",
         "replay",
         "speed",
         *ENGINE,

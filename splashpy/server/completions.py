@@ -22,8 +22,10 @@ from splashpy.server.outcome import (
     openai_usage,
     prompt_progress,
     timings,
+    timings_so_far,
 )
 from splashpy.server.reading import (
+    read_progress,
     read_sampling,
     refuse_logprobs,
     unsupported,
@@ -41,11 +43,13 @@ class CompletionOptions:
     Attributes:
         model: name the answer carries.
         usage_chunk: end a stream with a chunk of counts.
+        timings: in every chunk of a stream.
         echoes: for each answer, what is put before it.
     """
 
     model: str
     usage_chunk: bool
+    timings: bool
     echoes: tuple[str, ...]
 
 
@@ -58,6 +62,8 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
     refuse_logprobs(body, "logprobs")
     count = body.integer("n", 1, _MOST_CHOICES) or 1
     best = body.integer("best_of", 1, _MOST_CHOICES)
+    if best is not None and best < count:
+        raise body.wrong("best_of", f"n or more, which is {count}", best)
     if best is not None and best > count:
         raise unsupported("best_of", "ranking answers")
     stream = body.flag("stream")
@@ -73,6 +79,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
     options = CompletionOptions(
         model=endpoint.served_model(body.text("model")),
         usage_chunk=body.object("stream_options").flag("include_usage"),
+        timings=body.flag("timings_per_token"),
         echoes=tuple(echoes),
     )
     return Ask(
@@ -80,7 +87,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
         shape=CompletionShape(endpoint, options),
         stream=stream,
         param="prompt",
-        progress=body.flag("return_progress") and stream,
+        progress=read_progress(body),
         seconds=body.number("timeout", 0.001),
     )
 
@@ -149,7 +156,8 @@ class CompletionShape:
         if isinstance(event, Cycle):
             text = "".join(piece.text for piece in event.pieces)
             if text:
-                yield self._chunk(text)
+                now = timings_so_far(outcome) if self._options.timings else {}
+                yield self._chunk(text, top=now)
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A chunk without text."""

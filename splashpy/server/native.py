@@ -15,8 +15,8 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
-from splashpy.server.outcome import Outcome, prompt_progress, timings
-from splashpy.server.reading import read_sampling, refuse_logprobs
+from splashpy.server.outcome import Outcome, prompt_progress, timings, timings_so_far
+from splashpy.server.reading import read_progress, read_sampling, refuse_logprobs
 from splashpy.server.streaming import data
 
 _INFILL_TOKENS = 128
@@ -34,6 +34,7 @@ class NativeOptions:
         settings: ``generation_settings``.
         fields: the only fields wanted; None wants all.
         tokens: show the ids of tokens.
+        timings: in every event of a stream.
         indent: a line with less indentation is no part of the answer; 0: any is.
     """
 
@@ -42,6 +43,7 @@ class NativeOptions:
     settings: dict[str, Any]
     fields: tuple[str, ...] | None
     tokens: bool
+    timings: bool
     indent: int = 0
 
 
@@ -146,6 +148,7 @@ def _read(
         settings=_settings(endpoint, command),
         fields=names,
         tokens=command.return_token_ids,
+        timings=body.flag("timings_per_token"),
         indent=indent or 0,
     )
     return Ask(
@@ -153,7 +156,7 @@ def _read(
         shape=NativeShape(options),
         stream=stream,
         param="prompt",
-        progress=body.flag("return_progress") and stream,
+        progress=read_progress(body),
         limit=_limit(limit, indent),
     )
 
@@ -220,9 +223,9 @@ class NativeShape:
         if not text and not event.token_ids:
             return
         tokens = list(event.token_ids) if self._options.tokens else []
-        yield data(
-            self._chosen({"content": text, "tokens": tokens, "stop": False, "index": 0})
-        )
+        part = {"content": text, "tokens": tokens, "stop": False, "index": 0}
+        now = timings_so_far(outcome) if self._options.timings else {}
+        yield data(self._chosen({**part, **now}))
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A comment, as llama.cpp sends; with the progress where it is wanted."""
