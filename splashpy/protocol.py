@@ -107,6 +107,7 @@ class LoadOptions:
         cache_disk: bytes they may take there, 0: none; None: what the disk leaves.
         kv: how full attention keeps keys and values.
         max_memory: bytes for everything; None: what the machine gives.
+        max_concurrent: requests that run at a time, where memory allows so many.
     """
 
     draft: str | None = None
@@ -121,6 +122,7 @@ class LoadOptions:
     cache_disk: int | None = None
     kv: KvWish = "auto"
     max_memory: int | None = None
+    max_concurrent: int = 4
 
 
 # --- commands -------------------------------------------------------------------

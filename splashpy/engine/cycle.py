@@ -20,15 +20,19 @@ from splashpy.engine.constraint import constrained
 from splashpy.engine.decision import decide, read
 from splashpy.engine.request import TokensCommitted
 from splashpy.engine.sequence import Sequence
-from splashpy.models.target import Target
+from splashpy.models.target import Forward, Target
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A cycle that was launched and not read yet."""
+    """A cycle that was launched and not read yet.
+
+    ``rows`` were read for it, maybe more than were drafted.
+    """
 
     cycle: int
     position: int
+    rows: int
     proposal: Proposal
     decision: mx.array
     features: mx.array | None
@@ -43,26 +47,41 @@ def launch(sequence: Sequence, target: Target) -> InFlight:
     sequence.cycle += 1
     limit = sequence.budget - sequence.launched - 1  # the target adds one itself
     proposal = sequence.drafter.propose(
-        sequence.drafter_state, sequence.anchor, limit, _draft_sampling(sequence)
+        sequence.drafter_state, sequence.anchor, limit, draft_sampling(sequence)
     )
     drafted_at = perf_counter()
 
     block = mx.concatenate([sequence.anchor[None], proposal.token_ids])
     forward = target.forward(sequence.state, block, rows=block.shape[0])
-    logits = constrained(sequence, forward.logits, proposal)
-    decision = decide(sequence, logits, proposal, position)
-    mx.async_eval(decision)
+    flight = judge(sequence, proposal, forward, position, (started, drafted_at))
+    mx.async_eval(flight.decision)
+    return flight
 
+
+def judge(
+    sequence: Sequence,
+    proposal: Proposal,
+    forward: Forward,
+    position: int,
+    times: tuple[float, float],
+) -> InFlight:
+    """The target's decision on a proposal, not started yet.
+
+    Args:
+        sequence: whose cycle it is.
+        proposal: what was drafted.
+        forward: of the anchor and the drafts, and maybe of rows behind them.
+        position: of the anchor.
+        times: when the cycle began, and when its draft was made.
+    """
+    logits = constrained(sequence, forward.logits[: len(proposal) + 1], proposal)
+    decision = decide(sequence, logits, proposal, position)
     sequence.anchor = decision[-1]  # right where nothing was drafted; settle knows
     sequence.launched += 1
+    rows = sequence.state.length - position
+    features = forward.features
     return InFlight(
-        sequence.cycle,
-        position,
-        proposal,
-        decision,
-        forward.features,
-        started,
-        drafted_at,
+        sequence.cycle, position, rows, proposal, decision, features, *times
     )
 
 
@@ -75,8 +94,9 @@ def settle(sequence: Sequence, flight: InFlight) -> TokensCommitted:
     drafted = len(flight.proposal)
     verdict = read(flight.decision, flight.position)
     run = sequence.commit(verdict.run)
-    if drafted:
+    if flight.rows > 1:
         sequence.state.roll_back(flight.position + len(run))
+    if drafted:
         sequence.anchor = mx.array(run[-1], dtype=mx.int32)
         sequence.launched = sequence.emitted
     features = flight.features
@@ -101,7 +121,8 @@ def settle(sequence: Sequence, flight: InFlight) -> TokensCommitted:
     )
 
 
-def _draft_sampling(sequence: Sequence) -> DraftSampling:
+def draft_sampling(sequence: Sequence) -> DraftSampling:
+    """How a drafter draws for the cycle that begins."""
     request = sequence.request
     return DraftSampling(
         temperature=request.sampling.temperature,
