@@ -58,7 +58,8 @@ class Engine:
     Args:
         connect: returns a started client; called again when the last one died.
         load: the model.
-        note: told, in one line, of deaths, restarts and unloading.
+        warn: told, in one line, of deaths and what follows.
+        note: told the same way of what is as it should be.
         idle_seconds: without work, after which the engine is ended; None: never.
 
     Attributes:
@@ -77,13 +78,14 @@ class Engine:
         self,
         connect: Callable[[], EngineClient],
         load: Load,
-        note: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
         *,
+        note: Callable[[str], None] = lambda text: None,
         idle_seconds: float | None = None,
     ) -> None:
         self._connect = connect
         self._load = load
-        self._note = note
+        self._warn, self._note = warn, note
         self.idle_seconds = idle_seconds
         self._link: EngineLink | None = None
         self._dead: EngineLink | None = None
@@ -371,11 +373,11 @@ class Engine:
             )
             self._enter("failed")
             self._refuse_all(self.absence)
-            self._note(f"{self.problem.message}; restart the server")
+            self._warn(f"{self.problem.message}; restart the server")
             return
         self._enter("recovering")
         when = f"in {wait:.0f} s" if wait else "at once"
-        self._note(f"{error.message}; starting it again {when}")
+        self._warn(f"{error.message}; starting it again {when}")
         self._next_start = loop.call_later(wait, self.start)
 
     def _give_up(self, error: SplashError) -> None:
@@ -394,7 +396,7 @@ class Engine:
         text = f"the model cannot be loaded again: {failure.message}"
         code = "insufficient_memory" if found.code == "insufficient_memory" else ""
         self.problem = ApiError(code or "engine_failed", text)
-        self._note(text)
+        self._warn(text)
         self._unload()
         self._refuse_all(lambda: ApiError(code or "engine_failed", text))
 
