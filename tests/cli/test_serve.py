@@ -55,6 +55,27 @@ def test_a_server_answers_until_ctrl_c(start: Start, record: Record) -> None:
     assert "stopping… press Ctrl-C again to stop now" in err
 
 
+def test_a_second_ctrl_c_does_not_wait_for_what_runs(
+    start: Start, record: Record
+) -> None:
+    recording = str(record("Red", " never", waits=(0, 0, 1e6)))
+    process = start("serve", "--port", "0", "--replay", recording)
+    body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+    request = urllib.request.Request(
+        f"{ready(process)}/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+        while b"Red" not in answer.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        read_until(process, b"to stop now", of="stderr")
+        process.send_signal(signal.SIGINT)
+
+        assert finish(process)[0] == 130
+
+
 def test_a_script_is_told_the_address_on_one_line(start: Start, record: Record) -> None:
     process = serve(start, record, "--json")
     line = read_until(process, b"}\n", of="stdout")
