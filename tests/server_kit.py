@@ -327,8 +327,9 @@ class Running:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         idle = self.settings.idle_seconds
+        tell = self.log.append
         engine = ServerEngine(
-            self._connect, self._load, self.log.append, idle_seconds=idle
+            self._connect, self._load, tell, note=tell, idle_seconds=idle
         )
         self.endpoint = Endpoint(
             self.settings, engine, lambda: 1_795_969_286.0, log=self.log.append

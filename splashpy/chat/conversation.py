@@ -94,7 +94,7 @@ class Conversation:
         return bool(arrivals)
 
     def submit(self, text: str, files: Sequence[Attachment] = ()) -> bool:
-        """Send a message or let it wait.
+        """Send a message or let it wait; an engine that is gone is started for it.
 
         Args:
             text: of the message.
@@ -112,6 +112,8 @@ class Conversation:
             return True
         if not self.session.accepts:
             return False
+        if self.session.engine.phase in ("dead", "failed"):
+            self.restart()  # the message waits until it is ready
         self._send(self.session.submit(text, self.now(), files))
         return True
 

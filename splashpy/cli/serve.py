@@ -161,7 +161,9 @@ class _Program:
         output = self._invocation.output
         idle = self._settings.idle_seconds
         connect = _connect(self._invocation)
-        engine = Engine(connect, self._load, output.warn, idle_seconds=idle)
+        engine = Engine(
+            connect, self._load, output.warn, note=output.note, idle_seconds=idle
+        )
         log = output.note if self._settings.log_requests else None
         endpoint = Endpoint(self._settings, engine, _now, log=log)
         server = HttpServer(endpoint, self._sockets, self._tell_bug)

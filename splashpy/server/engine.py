@@ -8,10 +8,10 @@ nothing to do for long is ended, if that is wanted, and started by the next requ
 
 ::
 
-    loading ──▶ ready ──▶ unloading ──▶ unloaded ──▶ loading
-                  │ death                    ▲ cannot be loaded any more
-                  └──▶ recovering ──▶ ready ─┘
-                           └──▶ failed          draining: from everywhere
+    loading ──▶ ready ── idle ──▶ unloading ──▶ unloaded ── request ──▶ loading
+    ready ── death ──▶ recovering ──▶ ready, or ── too many ──▶ failed
+    recovering, loading again ── cannot be loaded ──▶ unloading
+    anything ──▶ draining
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from splashpy.client.client import EngineClient
@@ -27,9 +27,7 @@ from splashpy.client.link import EngineLink
 from splashpy.errors import EngineDiedError, SplashError, error_from
 from splashpy.protocol import (
     Command,
-    Count,
     Counted,
-    Detokenize,
     Done,
     EngineHello,
     Event,
@@ -39,10 +37,10 @@ from splashpy.protocol import (
     LoadProgress,
     Memory,
     Ready,
-    Tokenize,
     Tokens,
 )
 from splashpy.server.errors import ApiError, engine_away, from_failure
+from splashpy.server.questions import Answer, Question, Questions
 from splashpy.server.restarts import WITHIN_SECONDS, Restarts
 from splashpy.server.running import Running, suspects
 
@@ -54,22 +52,14 @@ _STUCK_SECONDS = 30.0  # a host that reads a very long prompt may be silent for 
 _MOST_DEATHS = 1  # of engines that worked on a request that still begins anew
 
 
-@dataclass(slots=True)
-class _Asked:
-    """A question that needs no target, and who waits for its answer."""
-
-    command: Count | Tokenize | Detokenize
-    answer: asyncio.Future[Counted | Tokens]
-    deaths: int = 0
-
-
 class Engine:
     """One engine, with those who wait for it.
 
     Args:
         connect: returns a started client; called again when the last one died.
         load: the model.
-        note: told, in one line, of deaths, restarts and unloading.
+        warn: told, in one line, of deaths and what follows.
+        note: told the same way of what is as it should be.
         idle_seconds: without work, after which the engine is ended; None: never.
 
     Attributes:
@@ -88,18 +78,19 @@ class Engine:
         self,
         connect: Callable[[], EngineClient],
         load: Load,
-        note: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
         *,
+        note: Callable[[str], None] = lambda text: None,
         idle_seconds: float | None = None,
     ) -> None:
         self._connect = connect
         self._load = load
-        self._note = note
+        self._warn, self._note = warn, note
         self.idle_seconds = idle_seconds
         self._link: EngineLink | None = None
         self._dead: EngineLink | None = None
         self._running: dict[str, Running] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._questions = Questions(self.send)
         self._settled = asyncio.Event()
         self._loaded = self._wanted = False
         self._waiting = 0
@@ -222,22 +213,21 @@ class Engine:
         self._hand_over()
         return running
 
-    async def ask(self, command: Count | Tokenize | Detokenize) -> Counted | Tokens:
+    async def ask(self, question: Question) -> Answer:
         """Ask something that needs no target; waits for no other request.
 
         Raises:
             ApiError: the request is wrong, or the engine died.
         """
-        asked = _Asked(command, asyncio.get_running_loop().create_future())
-        self._asked[command.id] = asked
+        answer = self._questions.begin(question)
         self._wake()
         self._load_again()
         if self._loaded:
-            self.send(command)
+            self.send(question)
         try:
-            return await asked.answer
+            return await answer
         finally:
-            self._asked.pop(command.id, None)
+            self._questions.end(question)
             self._rest()
 
     def send(self, command: Command) -> None:
@@ -307,7 +297,7 @@ class Engine:
             case Memory():
                 self.memory = event
             case Counted() | Tokens():
-                self._answer(event)
+                self._questions.answer(event)
             case Failure() if event.fatal:
                 # A dying engine reports itself by dying; this says of what.
                 if running is not None:
@@ -317,8 +307,8 @@ class Engine:
             case Failure() if running is not None:
                 running.put(from_failure(event, self.context))
                 self.forget(event.id)
-            case Failure() if event.id in self._asked:
-                self._refuse(self._asked[event.id], from_failure(event, self.context))
+            case Failure() if event.id in self._questions:
+                self._questions.refuse(event.id, from_failure(event, self.context))
             case _ if running is not None:
                 running.put(event)
                 if isinstance(event, Done):
@@ -333,24 +323,13 @@ class Engine:
         if self.state != "draining":
             self._enter("ready")
         self._hand_over()
-        for asked in self._asked.values():
-            self.send(asked.command)
+        self._questions.send_all()
         self._rest()
-
-    def _answer(self, event: Counted | Tokens) -> None:
-        asked = self._asked.get(event.id)
-        if asked is not None and not asked.answer.done():
-            asked.answer.set_result(event)
-
-    def _refuse(self, asked: _Asked, error: ApiError) -> None:
-        if not asked.answer.done():
-            asked.answer.set_exception(error)
 
     def _refuse_all(self, error: Callable[[], ApiError]) -> None:
         for running in list(self._running.values()):
             self._drop(running, error())
-        for asked in self._asked.values():
-            self._refuse(asked, error())
+        self._questions.refuse_all(error)
 
     # --- when it dies -----------------------------------------------------------------
 
@@ -380,10 +359,7 @@ class Engine:
             elif running.at_engine:
                 running.begin_anew()
                 self.replayed += 1
-        for asked in list(self._asked.values()):
-            asked.deaths += 1
-            if asked.deaths > _MOST_DEATHS:
-                self._refuse(asked, engine_away(error))
+        self._questions.survive(lambda: engine_away(error))
 
     def _restart(self, error: SplashError) -> None:
         loop = asyncio.get_running_loop()
@@ -397,11 +373,11 @@ class Engine:
             )
             self._enter("failed")
             self._refuse_all(self.absence)
-            self._note(f"{self.problem.message}; restart the server")
+            self._warn(f"{self.problem.message}; restart the server")
             return
         self._enter("recovering")
         when = f"in {wait:.0f} s" if wait else "at once"
-        self._note(f"{error.message}; starting it again {when}")
+        self._warn(f"{error.message}; starting it again {when}")
         self._next_start = loop.call_later(wait, self.start)
 
     def _give_up(self, error: SplashError) -> None:
@@ -420,7 +396,7 @@ class Engine:
         text = f"the model cannot be loaded again: {failure.message}"
         code = "insufficient_memory" if found.code == "insufficient_memory" else ""
         self.problem = ApiError(code or "engine_failed", text)
-        self._note(text)
+        self._warn(text)
         self._unload()
         self._refuse_all(lambda: ApiError(code or "engine_failed", text))
 
@@ -429,7 +405,7 @@ class Engine:
     def _rest(self) -> None:
         """End the engine later, unless something comes."""
         self._wake()
-        busy = self._waiting or self._running or self._asked
+        busy = self._waiting or self._running or self._questions
         if self.state == "ready" and not busy and self.idle_seconds is not None:
             loop = asyncio.get_running_loop()
             self._rest_ends = loop.call_later(self.idle_seconds, self._put_away)

@@ -371,8 +371,9 @@ def test_a_failure_is_shown_in_its_message_and_the_prompt_comes_back(
     chat(script.started() + failing).run(scenario)
 
 
-def test_a_dead_engine_keeps_the_text_and_can_be_started_again(
-    chat: MakeChat, script: Script
+@pytest.mark.parametrize("key", ["ctrl+r", None])
+def test_a_dead_engine_keeps_the_text_and_is_started_by_a_key_or_the_next_message(
+    key: str | None, chat: MakeChat, script: Script
 ) -> None:
     dying = [
         Timed(0.0, script.cycle(0, "unfinished thought")),
@@ -394,9 +395,9 @@ def test_a_dead_engine_keeps_the_text_and_can_be_started_again(
         assert "line 2" in it.transcript
         assert "ctrl+r" in it.status
 
+        if key is not None:
+            await it.pilot.press(key)
         await it.send("go on")
-        await it.until(lambda: it.session.queued == "go on")
-        await it.pilot.press("ctrl+r")
         await it.until(lambda: "as I said" in it.transcript)
         assert it.connected == 2
         roles = [message["role"] for message in it.session.history()]

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 from commandline import LIMIT, Call, Record, Start, finish, read_until
 
 from splashpy.cli import servers
@@ -53,6 +55,27 @@ def test_a_server_answers_until_ctrl_c(start: Start, record: Record) -> None:
     assert "stopping… press Ctrl-C again to stop now" in err
 
 
+def test_a_second_ctrl_c_does_not_wait_for_what_runs(
+    start: Start, record: Record
+) -> None:
+    recording = str(record("Red", " never", waits=(0, 0, 1e6)))
+    process = start("serve", "--port", "0", "--replay", recording)
+    body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+    request = urllib.request.Request(
+        f"{ready(process)}/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+        while b"Red" not in answer.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        read_until(process, b"to stop now", of="stderr")
+        process.send_signal(signal.SIGINT)
+
+        assert finish(process)[0] == 130
+
+
 def test_a_script_is_told_the_address_on_one_line(start: Start, record: Record) -> None:
     process = serve(start, record, "--json")
     line = read_until(process, b"}\n", of="stdout")
@@ -83,6 +106,35 @@ def test_a_running_server_is_listed_and_stopped(
     assert listed[0]["status"]["state"] == "ready"
     assert (stopped.code, code) == (0, 143)
     assert call("ps", "--json").json["servers"] == []
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_a_killed_server_leaves_no_engine_behind(start: Start, tmp_path: Path) -> None:
+    model = tiny.write_model(tmp_path / "model")
+    process = start("serve", str(model), "--port", "0", "--unload-after", "60")
+    url = ready(process)
+    status = fetch(f"{url}/status")
+    engine = status["engine"]["pid"]
+    assert runs(engine)
+
+    process.kill()
+
+    process.wait()
+    until = time.monotonic() + LIMIT
+    while runs(engine):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert status["engine"]["unload_after_s"] == 3600
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and not just its exit code, which nobody reads."""
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
+    except OSError:
+        return False
 
 
 def test_an_agent_is_started_with_the_server_it_shall_use(

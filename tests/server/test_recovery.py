@@ -183,7 +183,7 @@ def test_a_count_is_asked_again_at_the_next_engine(
     expected = server.post(f"{CHAT}/input_tokens", BODY).json
     lives[0].send = lambda command: None
     count = server.begin("POST", f"{CHAT}/input_tokens", BODY)
-    until(lambda: bool(server.endpoint.engine._asked))
+    until(lambda: bool(server.endpoint.engine._questions))
 
     lives[0].dead = True
 
