@@ -54,6 +54,22 @@ def test_paths_with_the_same_handler_are_described_alike() -> None:
         assert described(path) == described(paths[path]["x-same-as"]), path
 
 
+def test_a_stream_of_events_is_described_by_one_of_its_events() -> None:
+    text = resources.files("splashpy.server").joinpath("openapi.json").read_bytes()
+    described = [
+        content["text/event-stream"]["schema"]
+        for item in json.loads(text)["paths"].values()
+        for operation in item.values()
+        if isinstance(operation, dict)
+        for content in [operation["responses"].get("200", {}).get("content", {})]
+        if "text/event-stream" in content
+    ]
+
+    assert len(described) > 10
+    for schema in described:
+        assert schema == {"$ref": "#/components/schemas/ServerSentEvent"}
+
+
 def test_a_dialect_that_is_off_is_not_described(server: Running) -> None:
     routes = Handlers(server.endpoint).routes()
 
