@@ -21,6 +21,9 @@ from typing import Literal
 
 from splashpy.dialogue.channels import Run
 
+Begun = Literal["", "text", "reasoning", "call"]
+"""What a prompt made an answer begin with; nothing where it ends in a header."""
+
 _BODY = "<|message|>"
 _START = "<|start|>"
 _BEGINNINGS = ("assistant", "to=", "<|channel|>")
@@ -91,6 +94,14 @@ def find_sections(control_id: Callable[[str], int | None]) -> Sections | None:
     return None
 
 
+def begun_by(sections: Sections, prompt: str) -> Begun:
+    """What the end of a prompt makes the answer begin with, apart from calls."""
+    head, body, text = prompt.rpartition(_START)[2].partition(_BODY)
+    if not body or any(end in text for end in sections.words.ends):
+        return ""
+    return "reasoning" if sections.words.reasoning.search(head) else "text"
+
+
 class SectionSplitter:
     """Splits one answer; does what ``ChannelSplitter`` does for models with tags.
 
@@ -99,13 +110,11 @@ class SectionSplitter:
         begun: what the answer was made to begin with.
     """
 
-    def __init__(
-        self, sections: Sections, begun: Literal["", "text", "call"] = ""
-    ) -> None:
+    def __init__(self, sections: Sections, begun: Begun = "") -> None:
         self._words = sections.words
         self._ids = sections.ids
         self._head: str | None = None if begun else ""  # None: in a body
-        self._channel: Literal["c", "r"] = "c"
+        self._channel: Literal["c", "r"] = "r" if begun == "reasoning" else "c"
         self._call = begun == "call"
         self._plain = not begun  # no header was seen
 

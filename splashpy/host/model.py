@@ -21,7 +21,12 @@ from splashpy.dialogue.prompt import (
     force,
     reasoning_tags,
 )
-from splashpy.dialogue.sections import Sections, SectionSplitter, find_sections
+from splashpy.dialogue.sections import (
+    Sections,
+    SectionSplitter,
+    begun_by,
+    find_sections,
+)
 from splashpy.dialogue.template import ChatTemplate
 from splashpy.dialogue.tokenizer import Tokenizer
 from splashpy.dialogue.tools.calling import Calling, Choice
@@ -183,8 +188,8 @@ class Speech:
         self, command: protocol.Generate, prompt: Prompt
     ) -> ChannelSplitter | SectionSplitter:
         if command.messages and self.sections is not None:
-            begun = "call" if self.forced_words(command) else ""
-            begun = "text" if command.continue_final else begun
+            begun = begun_by(self.sections, prompt.text)
+            begun = "call" if self.forced_words(command) else begun
             return SectionSplitter(self.sections, begun)
         tags = None
         if command.messages:

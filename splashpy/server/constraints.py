@@ -51,27 +51,6 @@ def read_nested(form: Fields, place: str, *, tools: bool) -> Constraint | None:
     return _only({place: read_format(form)}, tools=tools)
 
 
-def read_word(body: Fields, name: str, *, tools: bool) -> Constraint | None:
-    """What a field asks for that is the word ``json`` or a schema.
-
-    Args:
-        body: a request of Ollama's shape.
-        name: of the field.
-        tools: the answer may be a call.
-
-    Raises:
-        ApiError: the wrong form, or one beside tools.
-    """
-    value = body.raw(name)
-    if value is None or value == "":
-        return None
-    if value == "json":
-        return _only({name: Constraint(kind="json_object")}, tools=tools)
-    if not isinstance(value, dict):
-        raise body.wrong(name, "json or a schema", value)
-    return _only({name: _schema(value)}, tools=tools)
-
-
 def read_format(form: Fields) -> Constraint | None:
     """A format by its ``type``; a schema may stand in it or in its ``json_schema``.
 

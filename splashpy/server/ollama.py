@@ -11,8 +11,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from splashpy.protocol import Generate, Infill, Sampling
-from splashpy.server.constraints import read_word
+from splashpy.protocol import Constraint, Generate, Infill, Sampling
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError
@@ -22,7 +21,6 @@ from splashpy.server.ollama_shape import OllamaShape, Text, chat_text, generate_
 from splashpy.server.reading import (
     media,
     read_sampling,
-    refuse_logprobs,
     unsupported,
 )
 from splashpy.server.streaming import LINES
@@ -49,7 +47,7 @@ def read_chat(body: Fields, endpoint: Endpoint) -> Ask | dict[str, Any]:
         tool_name=offer.name,
         parallel_tool_calls=offer.parallel,
         continue_final=messages[-1]["role"] == "assistant",
-        constraint=read_word(body, "format", tools=offer.callable),
+        constraint=_form(body, tools=offer.callable),
         **_common(body),
     )
     return _ask(body, endpoint, command, chat_text)
@@ -81,14 +79,15 @@ def read_generate(body: Fields, endpoint: Endpoint) -> Ask | dict[str, Any]:
         fields["messages"] = (*leading, {"role": "user", "content": prompt})
     command = Generate(
         id=new_id("", 32),
-        constraint=read_word(body, "format", tools=False),
+        constraint=_form(body, tools=False),
         **fields,
     )
     return _ask(body, endpoint, command, generate_text)
 
 
 def _ask(body: Fields, endpoint: Endpoint, command: Generate, text: Text) -> Ask:
-    refuse_logprobs(body, "logprobs", "top_logprobs")
+    if body.flag("logprobs"):
+        raise unsupported("logprobs", "reporting probabilities in this dialect")
     body.ignore(*_IGNORED)
     return Ask(
         commands=(with_defaults(endpoint, command),),
@@ -137,6 +136,21 @@ def _sampling(options: Fields) -> Sampling:
             penalty_window=None,
         )
     return found
+
+
+def _form(body: Fields, *, tools: bool) -> Constraint | None:
+    """What ``format`` asks for: the word ``json``, or a schema."""
+    value = body.raw("format")
+    if value is None or value == "":
+        return None
+    if tools:
+        raise unsupported("format", "output of a given form beside tools")
+    if value == "json":
+        return Constraint(kind="json_object")
+    if not isinstance(value, dict):
+        raise body.wrong("format", "json or a schema", value)
+    schema = json.dumps(value, ensure_ascii=False)
+    return Constraint(kind="json_schema", text=schema)
 
 
 def _think(body: Fields) -> tuple[str | None, dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 from splashpy.protocol import Cycle, Done, Prefill, ToolDelta
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.errors import ApiError, Dialect
-from splashpy.server.outcome import Block, Outcome, prompt_progress
+from splashpy.server.outcome import Block, Outcome
 from splashpy.server.streaming import line
 
 Text = Callable[[str, str, list[Block]], dict[str, Any]]
@@ -75,10 +75,7 @@ class OllamaShape:
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A line without text."""
-        told = (
-            {} if progress is None else {"prompt_progress": prompt_progress(progress)}
-        )
-        return line({**self._object("", "", []), **told})
+        return self._line("", "")
 
     def end(self, outcome: Outcome) -> Iterator[bytes]:
         """The line that says why it ended, with the counts."""

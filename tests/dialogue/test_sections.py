@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import tokenizers
 from tools_kit import TOOLS
 
-from splashpy.dialogue.sections import SectionSplitter, find_sections
+from splashpy.dialogue.sections import Begun, SectionSplitter, begun_by, find_sections
 from splashpy.dialogue.tokenizer import Tokenizer
 from splashpy.dialogue.tools.calling import Calling
 from splashpy.dialogue.tools.formats import find_format
@@ -45,7 +45,7 @@ def heard(
     *,
     step: int = 1,
     tools: bool = False,
-    begun: Literal["", "text", "call"] = "",
+    begun: Begun = "",
     reason: Any = "stop",
 ) -> tuple[str, str, list[tuple[str, str]]]:
     """Reasoning, content and calls of an answer."""
@@ -150,6 +150,32 @@ def test_an_answer_that_was_begun_goes_on_in_its_message(make: Make) -> None:
         " to=the point.",
         [],
     )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "begun"),
+    [
+        ("<|start|>user<|message|>hi<|eom|><|start|>assistant", ""),
+        ("<|start|>user<|message|>hi<|eom|>", ""),
+        ("<|start|>assistant to=self<|message|>", "reasoning"),
+        ("<|start|>assistant to=user<|message|>The capital", "text"),
+    ],
+)
+def test_where_a_prompt_ends_tells_where_the_answer_begins(
+    make: Make, prompt: str, begun: str
+) -> None:
+    sections = find_sections(make(MUSE, "<|eot|>").control_id)
+
+    assert sections is not None
+    assert begun_by(sections, prompt) == begun
+
+
+def test_reasoning_that_a_prompt_began_is_reasoning(make: Make) -> None:
+    text = "Hm.<|eom|><|start|>assistant to=user<|message|>Yes.<|eot|>"
+
+    found = heard(make(MUSE, "<|eot|>"), text, begun="reasoning")
+
+    assert found == ("Hm.", "Yes.", [])
 
 
 def test_a_model_without_headers_has_none(byte_tokenizer: Tokenizer) -> None:

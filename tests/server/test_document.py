@@ -40,6 +40,36 @@ def test_every_route_is_described_and_every_description_is_a_route(
     assert document == json.loads(text)
 
 
+def test_paths_with_the_same_handler_are_described_alike() -> None:
+    text = resources.files("splashpy.server").joinpath("openapi.json").read_bytes()
+    paths = json.loads(text)["paths"]
+
+    def described(path: str) -> dict[str, Any]:
+        item = paths[path]
+        return {name: item[name] for name in item if not name.startswith("x-")}
+
+    same = [path for path, item in paths.items() if "x-same-as" in item]
+    assert len(same) > 10
+    for path in same:
+        assert described(path) == described(paths[path]["x-same-as"]), path
+
+
+def test_a_stream_of_events_is_described_by_one_of_its_events() -> None:
+    text = resources.files("splashpy.server").joinpath("openapi.json").read_bytes()
+    described = [
+        content["text/event-stream"]["schema"]
+        for item in json.loads(text)["paths"].values()
+        for operation in item.values()
+        if isinstance(operation, dict)
+        for content in [operation["responses"].get("200", {}).get("content", {})]
+        if "text/event-stream" in content
+    ]
+
+    assert len(described) > 10
+    for schema in described:
+        assert schema == {"$ref": "#/components/schemas/ServerSentEvent"}
+
+
 def test_a_dialect_that_is_off_is_not_described(server: Running) -> None:
     routes = Handlers(server.endpoint).routes()
 
