@@ -16,11 +16,13 @@ from time import perf_counter
 import mlx.core as mx
 
 from splashpy.drafting.drafter import DraftSampling, Proposal
-from splashpy.engine.constraint import constrained
+from splashpy.engine.constraint import constrained, rules_within
 from splashpy.engine.decision import decide, read
+from splashpy.engine.ranking import rank_decided
 from splashpy.engine.request import TokensCommitted
 from splashpy.engine.sequence import Sequence
 from splashpy.models.target import Target
+from splashpy.verification.logprobs import Ranking, read_ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class InFlight:
     position: int
     proposal: Proposal
     decision: mx.array
+    ranking: Ranking
     features: mx.array | None
     started: float
     drafted_at: float
@@ -51,7 +54,8 @@ def launch(sequence: Sequence, target: Target) -> InFlight:
     forward = target.forward(sequence.state, block, rows=block.shape[0])
     logits = constrained(sequence, forward.logits, proposal)
     decision = decide(sequence, logits, proposal, position)
-    mx.async_eval(decision)
+    ranking = rank_decided(sequence, forward.logits, decision)
+    mx.async_eval(decision, *ranking)
 
     sequence.anchor = decision[-1]  # right where nothing was drafted; settle knows
     sequence.launched += 1
@@ -60,6 +64,7 @@ def launch(sequence: Sequence, target: Target) -> InFlight:
         position,
         proposal,
         decision,
+        ranking,
         forward.features,
         started,
         drafted_at,
@@ -98,6 +103,7 @@ def settle(sequence: Sequence, flight: InFlight) -> TokensCommitted:
         draft_seconds=flight.drafted_at - flight.started,
         verify_seconds=now - flight.drafted_at,
         at=now,
+        logprobs=read_ranking(flight.ranking, run),
     )
 
 
@@ -109,5 +115,5 @@ def _draft_sampling(sequence: Sequence) -> DraftSampling:
         position=sequence.state.length + 1,
         cycle=sequence.cycle,
         coupled=request.seeded,
-        grammar=sequence.grammar,
+        grammar=rules_within(sequence, sequence.drafter.block_size),
     )

@@ -8,6 +8,7 @@ from time import perf_counter
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import Drafter
+from splashpy.engine.constraint import rules_within
 from splashpy.engine.cycle import InFlight, launch, settle
 from splashpy.engine.prefill import prefill
 from splashpy.engine.request import (
@@ -49,6 +50,8 @@ def generate(
     """
     budget, budget_reason = _budget(request, target.facts.context_max)
     started = perf_counter()
+    if request.prompt_logprobs is not None:
+        cache = None  # every row of the prompt has to be computed
     sequence, found = begin(request, target, drafter, cache, budget)
     reason: Reason = "cancelled"
     first = started
@@ -76,6 +79,7 @@ def generate(
         cached_tokens=sequence.cached,
         queue_seconds=queue_seconds,
         prefill_seconds=first - started,
+        mask_seconds=sequence.mask_seconds,
     )
 
 
@@ -101,9 +105,9 @@ def _cycles(
 def _may_go_ahead(sequence: Sequence, flight: InFlight) -> bool:
     """Whether the next cycle is a plain step, whatever the one in flight commits.
 
-    Under a grammar, what it commits decides what may follow.
+    Where rules apply, what it commits decides what may follow.
     """
-    if sequence.grammar is not None:
+    if rules_within(sequence, 1) is not None:
         return False
     certain = not len(flight.proposal) and sequence.launched < sequence.budget
     return certain and sequence.drafter.idle(sequence.drafter_state)
@@ -152,4 +156,5 @@ def _first_token(sequence: Sequence, at: float) -> TokensCommitted:
         draft_seconds=0.0,
         verify_seconds=0.0,
         at=at,
+        logprobs=sequence.first,
     )
