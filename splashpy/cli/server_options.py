@@ -93,6 +93,14 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             default="what the context leaves",
         ),
         Option(
+            "--max-reasoning-tokens",
+            "longest reasoning before an answer",
+            "N|NK",
+            values.tokens(0),
+            default="no limit",
+            rare=True,
+        ),
+        Option(
             "--max-queue",
             "requests that may wait",
             "N",

@@ -121,6 +121,12 @@ class Endpoint:
             return asked or most
         return min(asked, most)
 
+    def reasoning_budget(self, asked: int | None) -> int | None:
+        """Tokens of reasoning at most; None: no limit."""
+        most = self.settings.max_reasoning
+        limits = [limit for limit in (asked, most) if limit is not None]
+        return min(limits, default=None)
+
     def note_request(self, name: str, result: str, outcomes: list[Outcome]) -> None:
         """Count an ended request."""
         self.metrics.add("requests_total", endpoint=name, outcome=result)
@@ -139,4 +145,5 @@ def with_defaults(endpoint: Endpoint, command: Generate) -> Generate:
         sampling=endpoint.sampling(command.sampling),
         effort=endpoint.effort(command.effort),
         max_tokens=endpoint.budget(command.max_tokens),
+        reasoning_budget=endpoint.reasoning_budget(command.reasoning_budget),
     )

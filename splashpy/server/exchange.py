@@ -162,6 +162,11 @@ class Answering:
                 self._first = await self._admitted(running)
         except TooLongError as error:
             raise TooLongError(error.tokens, error.context, self._ask.param) from None
+        except ApiError as error:
+            constraint = running.command.constraint
+            if error.code == "unsupported_schema" and constraint is not None:
+                error.param = constraint.place
+            raise
 
     async def _admitted(self, running: Running) -> Event | None:
         """The first event of the work proper; None after two seconds of waiting."""

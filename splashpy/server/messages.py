@@ -17,7 +17,7 @@ from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.outcome import Block, Outcome, extension, prompt_progress
-from splashpy.server.reading import media, read_sampling
+from splashpy.server.reading import media, read_reasoning_budget, read_sampling
 from splashpy.server.streaming import event
 from splashpy.server.tools import Offer, check_offer, function_tool
 
@@ -75,7 +75,8 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
         tool_name=offer.name,
         parallel_tool_calls=offer.parallel,
         options=options,
-        constraint=read_nested(form, place, tools=offer.callable),
+        constraint=read_nested(form, place),
+        reasoning_budget=read_reasoning_budget(body),
         continue_final=messages[-1]["role"] == "assistant",
         sampling=replace(sampling, stop=stops),
         effort=effort,

@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from splashpy.protocol import Cycle, Generate, Infill, Prefill, Sampling, ToolDelta
+from splashpy.protocol import (
+    Cycle,
+    Generate,
+    Infill,
+    Prefill,
+    RankedToken,
+    Sampling,
+    ToolDelta,
+)
 from splashpy.server.chat import repeated
 from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
@@ -15,8 +23,9 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
+from splashpy.server.logprobs import native_logprobs, read_native
 from splashpy.server.outcome import Outcome, prompt_progress, timings
-from splashpy.server.reading import read_sampling, refuse_logprobs
+from splashpy.server.reading import read_sampling
 from splashpy.server.streaming import data
 
 _INFILL_TOKENS = 128
@@ -34,6 +43,7 @@ class NativeOptions:
         settings: ``generation_settings``.
         fields: the only fields wanted; None wants all.
         tokens: show the ids of tokens.
+        logprobs: and how likely they were.
         indent: a line with less indentation is no part of the answer; 0: any is.
     """
 
@@ -42,6 +52,7 @@ class NativeOptions:
     settings: dict[str, Any]
     fields: tuple[str, ...] | None
     tokens: bool
+    logprobs: bool = False
     indent: int = 0
 
 
@@ -115,7 +126,6 @@ def _no_prompt(place: str) -> ApiError:
 def _read(
     body: Fields, endpoint: Endpoint, prompt: str | tuple[int, ...] | Infill
 ) -> Ask:
-    refuse_logprobs(body, "n_probs")
     count = body.integer("n_predict", -1)
     limit = body.number("t_max_predict_ms", 0)
     indent = body.integer("n_indent", 0)
@@ -134,6 +144,7 @@ def _read(
         max_tokens=None if count is None or count <= 0 else count,
         prefill_only=count == 0,
         return_token_ids=body.flag("return_tokens"),
+        logprobs=read_native(body),
         draft=body.flag("speculative", default=True),
         foreground=isinstance(prompt, Infill)
         or (typing and (count or 0) <= _INTERACTIVE_TOKENS),
@@ -146,6 +157,7 @@ def _read(
         settings=_settings(endpoint, command),
         fields=names,
         tokens=command.return_token_ids,
+        logprobs=command.logprobs is not None,
         indent=indent or 0,
     )
     return Ask(
@@ -217,12 +229,11 @@ class NativeShape:
         if isinstance(event, ToolDelta):
             return
         text = "".join(piece.text for piece in event.pieces)
-        if not text and not event.token_ids:
+        if not text and not event.token_ids and not event.logprobs:
             return
         tokens = list(event.token_ids) if self._options.tokens else []
-        yield data(
-            self._chosen({"content": text, "tokens": tokens, "stop": False, "index": 0})
-        )
+        part = {"content": text, "tokens": tokens, "stop": False, "index": 0}
+        yield data(self._chosen(part | self._ranked(event.logprobs)))
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A comment, as llama.cpp sends; with the progress where it is wanted."""
@@ -275,7 +286,13 @@ class NativeShape:
             "stopping_word": done.stop_text,
             "tokens_cached": done.usage.cached,
             "timings": timings(done),
+            **self._ranked(outcome.ranked),
         }
+
+    def _ranked(self, tokens: Sequence[RankedToken]) -> dict[str, Any]:
+        if not self._options.logprobs:
+            return {}
+        return {"completion_probabilities": native_logprobs(tokens)}
 
     def _chosen(self, value: dict[str, Any]) -> dict[str, Any]:
         """The fields that were asked for, nested ones under their whole path."""
