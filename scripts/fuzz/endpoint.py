@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fuzz the HTTP endpoint along its own description, with an engine that always answers.
 
-Everything but the target is real. An answer of status 500 or above is an error; the
-paths of what splashpy does not make say 501 by design and are left out.
+Everything but the target is real. An answer of status 500 or above is an error, so is
+one the description does not know. Of paths with the same handler one is fuzzed; those
+of what splashpy does not make say 501 by design and are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from splashpy.host import host as host_module
 from splashpy.protocol import Load
 from splashpy.server.settings import ServerSettings
 
-ABSENT = "embedding|rerank"
+ABSENT = ("/v1/embeddings", "/api/embed", "/api/delete")
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+)
 
 
 def main() -> int:
@@ -35,34 +42,41 @@ def main() -> int:
         script = Script()
         script.say("Hm.</think>An answer.<|im_end|>")
         host_module.Engine = functools.partial(ScriptedEngine, script, tokenizer)
-        settings = ServerSettings(model="fuzzed")
+        settings = ServerSettings(model="fuzzed", ollama=True, lmstudio=True)
         with Running(settings, load=Load(model=str(model), name="fuzzed")) as server:
             server.wait_ready()
-            code = run(options, server.url)
+            code = run(options, server)
             bugs = len(server.faults)
     if bugs:
         print(f"error: {bugs} requests met a bug", file=sys.stderr)
     return code or bool(bugs)
 
 
-def run(options: argparse.Namespace, url: str) -> int:
+def run(options: argparse.Namespace, server: Running) -> int:
+    paths = server.get("/openapi.json").json["paths"]
+    chosen = [
+        argument
+        for path, item in paths.items()
+        if "x-same-as" not in item and path not in ABSENT
+        for argument in ("--include-path", path)
+    ]
     return subprocess.call(
         [
             options.schemathesis,
             "run",
-            f"{url}/openapi.json",
+            f"{server.url}/openapi.json",
             "--url",
-            url,
+            server.url,
             "--checks",
-            "not_a_server_error",
-            "--exclude-path-regex",
-            ABSENT,
+            ",".join(CHECKS),
+            *chosen,
             "--max-examples",
             str(options.examples),
             "--phases",
-            "fuzzing",
-            "--seed",
-            "1",
+            "examples,coverage,fuzzing",
+            "--generation-deterministic",
+            "--request-timeout",
+            "10",
         ],
         cwd=tempfile.gettempdir(),  # it leaves a folder of reports where it runs
     )

@@ -85,10 +85,13 @@ def _settings(invocation: Invocation, load: Load, host: str) -> ServerSettings:
     from splashpy.server.settings import MEBIBYTE, ServerSettings
 
     given = invocation.given
+    family, bits = _architecture(Path(load.model))
     return ServerSettings(
         model=load.name or load.model,
         package_hash=_package_hash(Path(load.model)),
         size_bytes=_size(Path(load.model)),
+        family=family,
+        bits=bits,
         names=given["served_model_name"],
         strict_model=given["strict_model"],
         key=given["api_key"] or "",
@@ -105,6 +108,8 @@ def _settings(invocation: Invocation, load: Load, host: str) -> ServerSettings:
         request_seconds=given["request_timeout"] or 3600.0,
         keepalive_seconds=given["keepalive"] or 5.0,
         log_requests=given["request_log"],
+        ollama=given["ollama"],
+        lmstudio=given["lmstudio"],
     )
 
 
@@ -263,6 +268,20 @@ def _package_hash(directory: Path) -> str:
     return digest.hexdigest()[:12]
 
 
+def _architecture(directory: Path) -> tuple[str, int]:
+    """Family and bits of the weights; empty and 0 where nothing is said of them."""
+    from splashpy.errors import SplashError
+    from splashpy.package.model_directory import ModelDirectory
+
+    try:
+        model = ModelDirectory.open(directory)
+    except SplashError:
+        return "", 0  # the engine, which reads it too, will say why
+    quantized = model.config.get("quantization")
+    bits = quantized.get("bits") if isinstance(quantized, dict) else None
+    return model.model_type, bits if isinstance(bits, int) else 0
+
+
 def _size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
@@ -305,6 +324,8 @@ SERVE = PageCommand(
         "request_timeout",
         "keepalive",
         "request_log",
+        "ollama",
+        "lmstudio",
         "replay",
         "speed",
         *ENGINE,

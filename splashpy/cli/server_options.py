@@ -132,6 +132,8 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             rare=True,
         ),
         Option("--request-log", "one line for each request, no text"),
+        Option("--ollama", "answer in Ollama's dialect too"),
+        Option("--lmstudio", "answer in LM Studio's dialect too"),
         Option("--all", "every server", key="every"),
         Option("--print-env", "print what would be set, start nothing"),
     ),

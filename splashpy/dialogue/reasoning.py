@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tags models put around their reasoning.
 
-Models that mark reasoning by a named channel instead of a pair of tags (gpt-oss,
-Gemma 4) are not described here: their answers pass through as content.
+Models that mark reasoning by the header of a message (gpt-oss, Muse) are described in
+``sections.py``. Gemma 4, which names a channel in its tag, is not described: its
+answers pass through as content.
 """
 
 from __future__ import annotations

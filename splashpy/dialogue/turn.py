@@ -16,6 +16,7 @@ from typing import Literal
 from splashpy.dialogue.alignment import Alignment, TokenPlace
 from splashpy.dialogue.channels import ChannelSplitter, Run
 from splashpy.dialogue.detokenizer import StreamDetokenizer
+from splashpy.dialogue.sections import SectionSplitter
 from splashpy.dialogue.stops import StopMatcher
 from splashpy.dialogue.tokenizer import Tokenizer
 from splashpy.dialogue.tools.calling import Calling
@@ -88,7 +89,7 @@ class Turn:
         self,
         tokenizer: Tokenizer,
         *,
-        splitter: ChannelSplitter,
+        splitter: ChannelSplitter | SectionSplitter,
         stops: Iterable[str] = (),
         end_ids: Collection[int] | None = None,
         calling: Calling | None = None,

@@ -21,6 +21,12 @@ from splashpy.dialogue.prompt import (
     force,
     reasoning_tags,
 )
+from splashpy.dialogue.sections import (
+    Sections,
+    SectionSplitter,
+    begun_by,
+    find_sections,
+)
 from splashpy.dialogue.template import ChatTemplate
 from splashpy.dialogue.tokenizer import Tokenizer
 from splashpy.dialogue.tools.calling import Calling, Choice
@@ -51,6 +57,7 @@ class Speech:
         context_max: tokens of prompt plus answer.
         tool_format: how the model writes tool calls; None where nobody knows.
         infill_tokens: its tokens for filling gaps; None where it has none.
+        sections: headers within its answers; None where it has none.
         grammars: what answers may be made to look like.
     """
 
@@ -61,6 +68,7 @@ class Speech:
     context_max: int
     tool_format: ToolFormat | None = None
     infill_tokens: InfillTokens | None = None
+    sections: Sections | None = None
     grammars: Grammars = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,14 +93,16 @@ class Speech:
             directory.tokenizer, config=directory.config
         )
         template = ChatTemplate.from_directory(directory.tokenizer)
+        form = find_format(template.source, tokenizer.controls.__contains__)
         return cls(
             tokenizer,
             template,
             Boundaries(tokenizer, template),
             directory.sampling,
             max_context or context,
-            find_format(template.source) if template.reads_tools else None,
+            form if template.reads_tools else None,
             find_tokens(tokenizer),
+            find_sections(tokenizer.control_id),
         )
 
     @property
@@ -169,16 +179,25 @@ class Speech:
         self, command: protocol.Generate, prompt: Prompt, end_ids: frozenset[int]
     ) -> Turn:
         """The text path of the answer; a raw prompt's is content as a whole."""
-        tags = None
-        if command.messages:
-            tags = reasoning_tags(self.tokenizer, self.template)
         return Turn(
             self.tokenizer,
-            splitter=ChannelSplitter(tags, inside=prompt.opens_reasoning),
+            splitter=self._splitter(command, prompt),
             stops=command.sampling.stop,
             end_ids=end_ids,
             calling=self._calling(command),
         )
+
+    def _splitter(
+        self, command: protocol.Generate, prompt: Prompt
+    ) -> ChannelSplitter | SectionSplitter:
+        if command.messages and self.sections is not None:
+            begun = begun_by(self.sections, prompt.text)
+            begun = "call" if self.forced_words(command) else begun
+            return SectionSplitter(self.sections, begun)
+        tags = None
+        if command.messages:
+            tags = reasoning_tags(self.tokenizer, self.template)
+        return ChannelSplitter(tags, inside=prompt.opens_reasoning)
 
     def grammar(self, command: protocol.Generate, prompt: Prompt) -> Grammar | None:
         """What the answer must follow; None where it is free.

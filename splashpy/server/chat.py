@@ -21,10 +21,12 @@ from splashpy.server.outcome import (
     openai_usage,
     prompt_progress,
     timings,
+    timings_so_far,
 )
 from splashpy.server.reading import (
     read_budget,
     read_effort,
+    read_progress,
     read_reasoning_budget,
     read_sampling,
     refuse_media,
@@ -48,6 +50,7 @@ class ChatOptions:
         usage_chunk: end a stream with a chunk of counts.
         token_ids: show the ids of tokens.
         logprobs: and how likely they were.
+        timings: in every chunk of a stream.
         reasoning: in a field of its own, nowhere, or with its tags in the content.
     """
 
@@ -55,6 +58,7 @@ class ChatOptions:
     usage_chunk: bool = False
     token_ids: bool = False
     logprobs: bool = False
+    timings: bool = False
     reasoning: str = "split"
 
 
@@ -69,23 +73,19 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
     count = body.integer("n", 1, _MOST_CHOICES) or 1
     if stream and count > 1:
         raise ApiError("invalid_value", "n above 1 cannot be streamed", param="n")
-    told = body.flag("return_progress")
-    if told and not stream:
-        raise ApiError(
-            "invalid_value", "return_progress needs stream", param="return_progress"
-        )
     options = ChatOptions(
         model=endpoint.served_model(body.text("model")),
         usage_chunk=body.object("stream_options").flag("include_usage"),
         token_ids=command.return_token_ids,
         logprobs=command.logprobs is not None,
+        timings=body.flag("timings_per_token"),
         reasoning=_reasoning_form(body),
     )
     return Ask(
         commands=repeated(command, count),
         shape=ChatShape(endpoint, options),
         stream=stream,
-        progress=told,
+        progress=read_progress(body),
         seconds=body.number("timeout", 0.001),
     )
 
@@ -169,6 +169,7 @@ class ChatShape:
             "system_fingerprint": endpoint.fingerprint,
         }
         self._inside = False  # reasoning that is written into the content
+        self._now: dict[str, Any] = {}  # timings so far, where they are wanted
 
     def start(self, outcome: Outcome) -> Iterator[bytes]:
         """The chunk that names the role."""
@@ -176,6 +177,7 @@ class ChatShape:
 
     def take(self, outcome: Outcome, event: Cycle | ToolDelta) -> Iterator[bytes]:
         """Chunks of one kind each."""
+        self._now = timings_so_far(outcome) if self._options.timings else {}
         if isinstance(event, ToolDelta):
             yield from self._call(outcome, event)
             return
@@ -333,7 +335,7 @@ class ChatShape:
             **(about or {}),
         }
         head = self._object("chat.completion.chunk")
-        return data({**head, "choices": [choice], **(top or {})})
+        return data({**head, "choices": [choice], **self._now, **(top or {})})
 
     def _object(self, kind: str) -> dict[str, Any]:
         return {"id": self._head["id"], "object": kind, **self._head}

@@ -23,8 +23,10 @@ from splashpy.server.outcome import (
     openai_usage,
     prompt_progress,
     timings,
+    timings_so_far,
 )
 from splashpy.server.reading import (
+    read_progress,
     read_sampling,
     unsupported,
 )
@@ -41,6 +43,7 @@ class CompletionOptions:
     Attributes:
         model: name the answer carries.
         usage_chunk: end a stream with a chunk of counts.
+        timings: in every chunk of a stream.
         echoes: for each answer, what is put before it.
         logprobs: tell how likely tokens were.
         tries: answers to each prompt.
@@ -49,6 +52,7 @@ class CompletionOptions:
 
     model: str
     usage_chunk: bool
+    timings: bool
     echoes: tuple[str, ...]
     logprobs: bool = False
     tries: int = 1
@@ -83,6 +87,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
     options = CompletionOptions(
         model=endpoint.served_model(body.text("model")),
         usage_chunk=body.object("stream_options").flag("include_usage"),
+        timings=body.flag("timings_per_token"),
         echoes=tuple(echoes),
         logprobs=body.has("logprobs"),
         tries=tries,
@@ -93,7 +98,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
         shape=CompletionShape(endpoint, options),
         stream=stream,
         param="prompt",
-        progress=body.flag("return_progress") and stream,
+        progress=read_progress(body),
         seconds=body.number("timeout", 0.001),
     )
 
@@ -167,7 +172,8 @@ class CompletionShape:
             text = "".join(piece.text for piece in event.pieces)
             if text or event.logprobs:
                 ranked = completion_logprobs(event.logprobs, len(self._echo))
-                yield self._chunk(text, logprobs=ranked)
+                now = timings_so_far(outcome) if self._options.timings else {}
+                yield self._chunk(text, logprobs=ranked, top=now)
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A chunk without text."""

@@ -23,6 +23,7 @@ class Dialect(Enum):
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
     NATIVE = "native"
+    OLLAMA = "ollama"
 
 
 _RETRY_SOON = {"retry-after": "1"}
@@ -62,6 +63,7 @@ _AWAY = Fault(
 )
 FAULTS: dict[str, Fault] = {
     "invalid_value": Fault(400),
+    "ambiguous_length": Fault(400),
     "context_length_exceeded": Fault(400, native="exceed_context_size_error"),
     "template_error": Fault(400),
     "unsupported_schema": Fault(400),
@@ -156,6 +158,8 @@ class ApiError(Exception):
                 **self.numbers,
             }
             return {"error": error}
+        if dialect is Dialect.OLLAMA:
+            return {"error": self.message}
         error = {
             "message": self.message,
             "type": self.fault.kind,

@@ -37,7 +37,7 @@ from splashpy.server.engine import Running, new_id
 from splashpy.server.errors import ApiError, TooLongError, bug
 from splashpy.server.gate import json_response
 from splashpy.server.outcome import Outcome
-from splashpy.server.streaming import EventStream, disconnected
+from splashpy.server.streaming import EVENTS, EventStream, disconnected
 
 _HEADERS_AFTER = 2.0  # seconds in the queue before a stream begins anyway
 
@@ -88,6 +88,7 @@ class Ask:
         limit: whether to stop, given the answer so far and the seconds since its first
             token; None never does.
         call_prefix: how ids of tool calls begin.
+        media: content type of the answer as a stream.
     """
 
     commands: tuple[Generate, ...]
@@ -98,6 +99,7 @@ class Ask:
     seconds: float | None = None
     limit: Callable[[Outcome, float], bool] | None = None
     call_prefix: str = "call_"
+    media: str = EVENTS
 
 
 class Answering:
@@ -126,7 +128,8 @@ class Answering:
         try:
             await self._begin(self._ask.commands[0], receive)
             if self._ask.stream:
-                await EventStream(self._stream())(scope, receive, send)
+                stream = EventStream(self._stream(), self._ask.media)
+                await stream(scope, receive, send)
             else:
                 body = await _unless_gone(self._collect(), receive)
                 await json_response(body)(scope, receive, send)
@@ -259,11 +262,13 @@ class Answering:
     def _note(self, outcome: Outcome, event: Event) -> None:
         """Take an event into the outcome; stop where a limit says so."""
         outcome.take(event, new_id(self._ask.call_prefix, 24))
-        if not isinstance(event, Cycle) or self._ask.limit is None:
+        if not isinstance(event, Cycle):
             return
         now = asyncio.get_running_loop().time()
-        if not outcome.first_at:
-            outcome.first_at = now
+        outcome.first_at = outcome.first_at or now
+        outcome.last_at = now
+        if self._ask.limit is None:
+            return
         if not outcome.limited and self._ask.limit(outcome, now - outcome.first_at):
             outcome.limited = True
             if self._running is not None:

@@ -23,9 +23,12 @@ from splashpy.server.errors import ApiError, Dialect, bug, to_json
 from splashpy.server.settings import ServerSettings
 
 _HEALTH = ("/health", "/v1/health", "/healthz", "/ping")
-PUBLIC = frozenset(("/", "/index.html", *_HEALTH, "/ready", "/readyz", "/version"))
+PUBLIC = frozenset(
+    ("/", "/index.html", *_HEALTH, "/ready", "/readyz", "/version", "/api/version")
+)
 _NATIVE = ("/completion", "/infill", "/tokenize", "/detokenize", "/apply-template")
 _NATIVE += ("/props", "/slots", *_HEALTH)
+_CLOSING = ("request_too_large", "upload_timeout", "ambiguous_length")
 _EXPOSED = "Retry-After, WWW-Authenticate, x-request-id"
 _METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
 
@@ -43,7 +46,14 @@ def dialect_of(path: str) -> Dialect:
     """Whose error shapes a path answers with."""
     if "/messages" in path:
         return Dialect.ANTHROPIC
+    if is_ollama(path):
+        return Dialect.OLLAMA
     return Dialect.NATIVE if path in _NATIVE else Dialect.OPENAI
+
+
+def is_ollama(path: str) -> bool:
+    """Whether a path is Ollama's own; LM Studio's begin the same way."""
+    return path.startswith("/api/") and not path.startswith("/api/v0/")
 
 
 class Gate:
@@ -99,6 +109,9 @@ class Gate:
             ApiError: it may not pass.
         """
         settings, headers, scope = self._settings, passage.headers, passage.scope
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # Whoever stands between may see another end of this request than we do.
+            raise ApiError("ambiguous_length", "the length of the body is stated twice")
         server = scope.get("server") or ("", 0)
         access.check_host(
             headers.get("host"),
@@ -118,7 +131,7 @@ class Gate:
         if scope["path"] not in PUBLIC:
             access.check_key(headers, settings.key)
         if scope["method"] == "POST":
-            _check_body(headers, settings.max_body_bytes)
+            _check_body(scope["path"], headers, settings.max_body_bytes)
         return False
 
 
@@ -166,7 +179,7 @@ class _Passage:
         if self._started:
             return  # the stream has told of it, as far as it could
         headers = dict(error.fault.headers)
-        if error.code in ("request_too_large", "upload_timeout"):
+        if error.code in _CLOSING:
             headers["connection"] = "close"  # the rest of the body is not read
         response = json_response(
             error.fields(self.dialect, self.request_id),
@@ -191,7 +204,7 @@ def json_response(
     )
 
 
-def _check_body(headers: Mapping[str, str], limit: int) -> None:
+def _check_body(path: str, headers: Mapping[str, str], limit: int) -> None:
     """Refuse a body before it is read, where its headers say enough.
 
     Raises:
@@ -206,7 +219,9 @@ def _check_body(headers: Mapping[str, str], limit: int) -> None:
     is_json = kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")
     )
-    if not is_json:
+    # What Ollama documents posts forms; a browser would show itself.
+    browser = "origin" in headers or "sec-fetch-site" in headers
+    if not is_json and (browser or not is_ollama(path)):
         raise ApiError(
             "unsupported_media_type",
             f"the content type must be application/json, not {kind or 'absent'}",

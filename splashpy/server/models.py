@@ -75,12 +75,8 @@ def model_entry(endpoint: Endpoint, name: str) -> dict[str, Any]:
 
 def _limits(endpoint: Endpoint, facts: Ready) -> dict[str, Any]:
     settings, context = endpoint.settings, facts.context_max
-    able = ["completion"]
-    able += ["tools"] if facts.tools else []
-    able += ["thinking"] if facts.reasoning else []
-    able += ["insert"] if facts.infill else []
     found: dict[str, Any] = {
-        "capabilities": able,
+        "capabilities": capabilities(facts),
         "meta": {
             "vocab_type": 2,
             "n_vocab": facts.vocab_size,
@@ -102,6 +98,14 @@ def _limits(endpoint: Endpoint, facts: Ready) -> dict[str, Any]:
             "default_effort": facts.effort_default or None,
         }
     return found
+
+
+def capabilities(facts: Ready) -> list[str]:
+    """What the model can do, in Ollama's words."""
+    found = ["completion"]
+    found += ["tools"] if facts.tools else []
+    found += ["thinking"] if facts.reasoning else []
+    return [*found, "insert"] if facts.infill else found
 
 
 def status(endpoint: Endpoint) -> dict[str, Any]:

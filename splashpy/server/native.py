@@ -24,8 +24,8 @@ from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.logprobs import native_logprobs, read_native
-from splashpy.server.outcome import Outcome, prompt_progress, timings
-from splashpy.server.reading import read_sampling
+from splashpy.server.outcome import Outcome, prompt_progress, timings, timings_so_far
+from splashpy.server.reading import read_progress, read_sampling
 from splashpy.server.streaming import data
 
 _INFILL_TOKENS = 128
@@ -44,6 +44,7 @@ class NativeOptions:
         fields: the only fields wanted; None wants all.
         tokens: show the ids of tokens.
         logprobs: and how likely they were.
+        timings: in every event of a stream.
         indent: a line with less indentation is no part of the answer; 0: any is.
     """
 
@@ -52,6 +53,7 @@ class NativeOptions:
     settings: dict[str, Any]
     fields: tuple[str, ...] | None
     tokens: bool
+    timings: bool
     logprobs: bool = False
     indent: int = 0
 
@@ -158,6 +160,7 @@ def _read(
         fields=names,
         tokens=command.return_token_ids,
         logprobs=command.logprobs is not None,
+        timings=body.flag("timings_per_token"),
         indent=indent or 0,
     )
     return Ask(
@@ -165,7 +168,7 @@ def _read(
         shape=NativeShape(options),
         stream=stream,
         param="prompt",
-        progress=body.flag("return_progress") and stream,
+        progress=read_progress(body),
         limit=_limit(limit, indent),
     )
 
@@ -233,7 +236,8 @@ class NativeShape:
             return
         tokens = list(event.token_ids) if self._options.tokens else []
         part = {"content": text, "tokens": tokens, "stop": False, "index": 0}
-        yield data(self._chosen(part | self._ranked(event.logprobs)))
+        now = timings_so_far(outcome) if self._options.timings else {}
+        yield data(self._chosen(part | now | self._ranked(event.logprobs)))
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A comment, as llama.cpp sends; with the progress where it is wanted."""

@@ -6,7 +6,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from splashpy.protocol import Cycle, Done, Event, Prefill, RankedToken, ToolDelta
+from splashpy.protocol import (
+    Cycle,
+    Done,
+    Event,
+    Prefill,
+    RankedToken,
+    Spec,
+    Timing,
+    ToolDelta,
+    Usage,
+)
 
 BlockKind = Literal["reasoning", "text", "call"]
 
@@ -48,7 +58,10 @@ class Outcome:
         done: the end; None before it.
         limited: the server stopped it, for time or indentation.
         prompt: tells answers to the same prompt from others.
-        first_at: when its first token came, in seconds of the event loop.
+        first_at: when its first tokens came, in seconds of the event loop.
+        last_at: when the latest came.
+        committed: tokens so far, and those that came first.
+        spec: what speculation has done so far.
         begun: something of it was written.
     """
 
@@ -62,11 +75,15 @@ class Outcome:
     limited: bool = False
     prompt: str = ""
     first_at: float = 0.0
+    last_at: float = 0.0
+    committed: tuple[int, int] = (0, 0)
+    spec: Spec = field(default_factory=Spec)
     begun: bool = False
 
     def take(self, event: Event, new_id: str = "") -> None:
         """Note an event; ``new_id`` is for a call the model gave no id."""
         if isinstance(event, Cycle):
+            self._count(event)
             self.token_ids += event.token_ids
             for piece in event.pieces:
                 if piece.channel != "x":
@@ -113,6 +130,14 @@ class Outcome:
         """The call of this number."""
         found = (b for b in self.blocks if b.kind == "call" and b.index == index)
         return next(found)
+
+    def _count(self, cycle: Cycle) -> None:
+        tokens, first = self.committed
+        self.committed = (tokens + cycle.committed, first or cycle.committed)
+        self.spec = Spec(
+            drafted=self.spec.drafted + cycle.drafted,
+            accepted=self.spec.accepted + cycle.accepted,
+        )
 
     def _add(self, text: str, *, reasoning: bool) -> None:
         kind: BlockKind = "reasoning" if reasoning else "text"
@@ -201,6 +226,28 @@ def timings(done: Done) -> dict[str, Any]:
     if spec.drafted:
         found |= {"draft_n": spec.drafted, "draft_n_accepted": spec.accepted}
     return found
+
+
+def timings_so_far(outcome: Outcome) -> dict[str, Any]:
+    """``timings`` of an answer that is still being written."""
+    prefill = outcome.prefill
+    tokens, first = outcome.committed
+    done = Done(
+        id="",
+        reason="length",
+        usage=Usage(
+            prompt=prefill.total if prefill else 0,
+            cached=prefill.cached if prefill else 0,
+            completion=tokens,
+        ),
+        timing=Timing(
+            prefill_ms=prefill.elapsed_ms if prefill else 0.0,
+            decode_ms=1e3 * (outcome.last_at - outcome.first_at),
+            first_emission_tokens=first,
+        ),
+        spec=outcome.spec,
+    )
+    return {"timings": timings(done)}
 
 
 def extension(done: Done) -> dict[str, Any]:

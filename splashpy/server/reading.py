@@ -126,6 +126,18 @@ def read_budget(body: Fields, *names: str) -> int | None:
     return None
 
 
+def read_progress(body: Fields) -> bool:
+    """Whether to tell how far the prompt is read.
+
+    Raises:
+        ApiError: it is asked for where there is no stream to tell it in.
+    """
+    told = body.flag("return_progress")
+    if told and not body.flag("stream"):
+        raise body.wrong("return_progress", "false without stream", told)
+    return told
+
+
 def read_effort(body: Fields) -> tuple[str | None, dict[str, Any]]:
     """The reasoning effort asked for, and variables of the chat template.
 

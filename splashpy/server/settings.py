@@ -19,6 +19,8 @@ class ServerSettings:
         package_hash: 12 hex digits that change with the files of the model.
         parameters: number of weights; 0 where unknown.
         size_bytes: of the files; 0 where unknown.
+        family: architecture of the model; empty where unknown.
+        bits: of its quantized weights; 0 where unknown or not quantized.
         names: further names of the model.
         strict_model: refuse requests for another model.
         key: what clients must show; empty lets everybody in.
@@ -36,12 +38,16 @@ class ServerSettings:
         keepalive_seconds: longest silence in a stream.
         load_seconds: how long a request waits for the model to be loaded.
         log_requests: one line for each request.
+        ollama: answer in Ollama's dialect too.
+        lmstudio: answer in LM Studio's dialect too.
     """
 
     model: str
     package_hash: str = ""
     parameters: int = 0
     size_bytes: int = 0
+    family: str = ""
+    bits: int = 0
     names: tuple[str, ...] = ()
     strict_model: bool = False
     key: str = ""
@@ -59,6 +65,8 @@ class ServerSettings:
     keepalive_seconds: float = 5.0
     load_seconds: float = 30.0
     log_requests: bool = False
+    ollama: bool = False
+    lmstudio: bool = False
 
     @property
     def served_names(self) -> tuple[str, ...]:

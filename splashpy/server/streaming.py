@@ -12,8 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from splashpy.server.errors import to_json
 
+EVENTS = "text/event-stream; charset=utf-8"
+LINES = "application/x-ndjson"
 _HEADERS = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
@@ -31,15 +32,22 @@ def event(value: dict[str, Any]) -> bytes:
     return b"event: " + value["type"].encode() + b"\n" + data(value)
 
 
+def line(value: Any) -> bytes:
+    """One line of a stream of JSON objects."""
+    return to_json(value) + b"\n"
+
+
 class EventStream:
     """An answer that grows; its source is closed when the client leaves.
 
     Args:
         source: the bytes of whole events.
+        media: what they are.
     """
 
-    def __init__(self, source: AsyncIterator[bytes]):
+    def __init__(self, source: AsyncIterator[bytes], media: str = EVENTS):
         self._source = source
+        self._headers = ((b"content-type", media.encode()), *_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send everything, or stop at a disconnect."""
@@ -57,7 +65,11 @@ class EventStream:
             await self._source.aclose()  # type: ignore[attr-defined]
 
     async def _write(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": _HEADERS}
+        start = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": self._headers,
+        }
         await send(start)
         with contextlib.suppress(OSError, TimeoutError):  # nobody reads any more
             async for chunk in self._source:

@@ -51,6 +51,18 @@ def test_a_server_answers_until_ctrl_c(start: Start, record: Record) -> None:
     assert "stopping… press Ctrl-C again to stop now" in err
 
 
+def test_other_dialects_are_there_when_asked_for(start: Start, record: Record) -> None:
+    process = serve(start, record, "--ollama", "--lmstudio")
+    root = ready(process).removesuffix("/v1")
+
+    tags = fetch(f"{root}/api/tags")
+    studio = fetch(f"{root}/api/v0/models")
+    process.send_signal(signal.SIGINT)
+    finish(process)
+
+    assert tags["models"][0]["name"] == studio["data"][0]["id"]
+
+
 def test_a_script_is_told_the_address_on_one_line(start: Start, record: Record) -> None:
     process = serve(start, record, "--json")
     line = read_until(process, b"}\n", of="stdout")

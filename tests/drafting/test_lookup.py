@@ -48,6 +48,20 @@ def test_the_most_recent_of_equal_matches_wins() -> None:
     assert propose(drafter, state)[0] == 60
 
 
+def test_a_gap_is_filled_with_copies_of_the_file_around_it() -> None:
+    before, gap, after_gap, other = 900, 901, 902, 903
+    file = list(range(10, 40))
+    prompt = [other, 50, 51, before, *file[:20], after_gap, *file[20:], gap]
+
+    for place in (file[3:6], file[22:25], [other, 50]):
+        drafter, state = after(prompt)
+        drafter.observe(state, place, None, len(prompt))
+        follows = prompt.index(place[-1]) + 1
+        copied = propose(drafter, state)
+        assert copied == prompt[follows : follows + len(copied)]
+        assert copied
+
+
 def test_a_loop_is_copied_round_and_round() -> None:
     drafter, state = after([7, 8, 7, 8, 7, 8, 7])
     assert propose(drafter, state) == [8, 7, 8, 7, 8, 7]

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import json
+from importlib import resources
+from typing import Any
+
 from server_kit import Running
 
 from splashpy.server.app import Handlers
@@ -10,8 +14,9 @@ from splashpy.server.endpoint import Endpoint
 
 
 def test_every_route_is_described_and_every_description_is_a_route(
-    server: Running,
+    serve: Any,
 ) -> None:
+    server = serve(ollama=True, lmstudio=True)
     endpoint: Endpoint = server.endpoint
     routes = Handlers(endpoint).routes()
     built = {
@@ -27,9 +32,36 @@ def test_every_route_is_described_and_every_description_is_a_route(
         (path, method.upper())
         for path, item in document["paths"].items()
         for method in item
+        if not method.startswith("x-")
     }
     assert described == built
     assert document["openapi"].startswith("3.1")
+    text = resources.files("splashpy.server").joinpath("openapi.json").read_bytes()
+    assert document == json.loads(text)
+
+
+def test_paths_with_the_same_handler_are_described_alike() -> None:
+    text = resources.files("splashpy.server").joinpath("openapi.json").read_bytes()
+    paths = json.loads(text)["paths"]
+
+    def described(path: str) -> dict[str, Any]:
+        item = paths[path]
+        return {name: item[name] for name in item if not name.startswith("x-")}
+
+    same = [path for path, item in paths.items() if "x-same-as" in item]
+    assert len(same) > 10
+    for path in same:
+        assert described(path) == described(paths[path]["x-same-as"]), path
+
+
+def test_a_dialect_that_is_off_is_not_described(server: Running) -> None:
+    routes = Handlers(server.endpoint).routes()
+
+    described = server.get("/openapi.json").json["paths"]
+
+    built = {route.path.replace("{id:path}", "{id}") for route in routes}
+    assert set(described) == built
+    assert not any(path.startswith("/api/") for path in described)
 
 
 def test_metrics_are_in_prometheus_format(server: Running) -> None:

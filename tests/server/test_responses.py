@@ -11,7 +11,8 @@ from server_kit import CONTEXT, Reply, Running, Said, Script
 
 from splashpy.errors import ModelResultError
 from splashpy.server.errors import ApiError
-from splashpy.server.responses import ResponseStore, ToolNames
+from splashpy.server.response_items import ToolNames
+from splashpy.server.response_store import ResponseStore
 
 CALL = (
     "<tool_call>\n<function={}>\n<parameter=cmd>\nls\n</parameter>\n"

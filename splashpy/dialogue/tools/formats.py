@@ -2,7 +2,8 @@
 """How each family of models writes a tool call, and which family a model belongs to.
 
 The family is recognised by the words of the chat template, in the order of ``FORMATS``:
-the first whose marks all occur wins.
+the first whose marks all occur wins. A family that writes its calls in control tokens
+of its own is recognised by these where a template names none of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from splashpy.dialogue.tools.pairs import PairReader, PairWords
 from splashpy.dialogue.tools.reader import CallReader
 from splashpy.dialogue.tools.tags import TagReader, TagWords
 from splashpy.dialogue.tools.writer import CallWriter
+from splashpy.dialogue.tools.xtml import CLOSE, OPEN, SEP, XtmlReader
+from splashpy.dialogue.tools.xtml import REGION as XTML_REGION
 
 MakeReader = Callable[[CallWriter], CallReader]
 _NAMED = r'name\s*=\s*["\']?([^\s<>="\']{1,128})["\']?'
@@ -38,6 +41,7 @@ class ToolFormat:
         tags_too: the same for calls in tags.
         bare: a call without the opening marker begins with this, on a line of its own.
         forced: what an answer that must be a call begins with; ``{name}`` is its name.
+        tokens: control tokens no other family has.
     """
 
     name: str
@@ -50,6 +54,7 @@ class ToolFormat:
     tags_too: bool = False
     bare: str = ""
     forced: str = ""
+    tokens: tuple[str, ...] = ()
 
     @property
     def texts(self) -> frozenset[str]:
@@ -117,6 +122,13 @@ _MISTRAL = HeadWords(
     ),
     arguments="[ARGS]",
 )
+_HARMONY = HeadWords(
+    head=re.compile(
+        r"(?:functions\.)?(?P<name>[^\s<>]{1,128})(?:\s*(?:<\|constrain\|>)?\s*[\w-]*)"
+    ),
+    arguments="<|message|>",
+)
+_HARMONY_REGION = ("<|channel|>commentary to=", "<|call|>")
 _GEMMA = ("<|tool_call>", "<tool_call|>")
 _FUNCTION_GEMMA = ("<start_function_call>", "<end_function_call>")
 _PYTHON = ("<|tool_call_start|>", "<|tool_call_end|>")
@@ -232,6 +244,24 @@ FORMATS = (
         forced='<atem:function_calls>\n<atem:invoke name="{name}">\n',
     ),
     ToolFormat(
+        "kimi_k3",
+        (OPEN, f"{CLOSE}call"),
+        XTML_REGION,
+        XtmlReader,
+        markers=(OPEN, CLOSE, SEP),
+        forced=f'{XTML_REGION[0]}{OPEN}call tool="{{name}}" index="1"{SEP}',
+        tokens=(OPEN, CLOSE, SEP, "<|end_of_msg|>"),
+    ),
+    ToolFormat(
+        "harmony",
+        ("<|channel|>", "<|call|>"),
+        _HARMONY_REGION,
+        lambda writer: HeadedReader(_HARMONY, _HARMONY_REGION, writer),
+        markers=("<|channel|>", "<|constrain|>", "<|message|>", "<|call|>"),
+        forced="<|channel|>commentary to=functions.{name}<|constrain|>json<|message|>",
+        tokens=("<|channel|>", "<|constrain|>", "<|message|>", "<|call|>"),
+    ),
+    ToolFormat(
         "json_tools",
         ("<tool_call>",),
         _CALL,
@@ -242,10 +272,20 @@ FORMATS = (
 )
 
 
-def find_format(template: str) -> ToolFormat | None:
-    """The format a chat template describes; None where it describes none."""
+def find_format(
+    template: str, known: Callable[[str], bool] = lambda token: False
+) -> ToolFormat | None:
+    """The format a chat template describes; None where nothing describes one.
+
+    Args:
+        template: text of the chat template.
+        known: whether a text is a control token of the model.
+    """
+    for form in FORMATS:
+        if all(mark in template for mark in form.marks):
+            return form
     return next(
-        (form for form in FORMATS if all(mark in template for mark in form.marks)),
+        (form for form in FORMATS if form.tokens and all(map(known, form.tokens))),
         None,
     )
 
