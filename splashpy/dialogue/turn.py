@@ -159,10 +159,10 @@ class Turn:
                 break
             used += 1
             self._last_kind = kind
-            begin = self._searched + self._stops.held, self._written
+            begin, offset = self._searched + self._stops.held, self._written
             channel = self._add(token_id, parts)
             if self._alignment is not None and channel is not None:
-                self._alignment.add(begin[0], TokenPlace(channel, begin[1]))
+                self._alignment.add(begin, TokenPlace(channel, offset))
                 self._settle()
         self.completion_tokens += used
         return TurnDelta(_merged(parts), self.stopped, used)

@@ -236,7 +236,8 @@ class Speech:
         if budget < 0:
             raise UsageError(f"reasoning_budget is {budget}; allowed: 0 or more")
         closing = (*self.tokenizer.encode_literal(_BRIDGE), tags.close_id)
-        room = command.max_tokens or self.context_max - len(prompt.token_ids)
+        room = self.context_max - len(prompt.token_ids)
+        room = min(room, command.max_tokens or room)
         kept = min(_ANSWER_ROOM, room // 4) + len(closing)
         return ReasoningLimit(
             tokens=max(min(budget, room - kept), 0),
@@ -268,6 +269,8 @@ class Speech:
 
     def _call_token(self, command: protocol.Generate) -> int | None:
         """The token a constrained answer may begin with to be a call instead.
+
+        None where no call may be the answer.
 
         Raises:
             ConstraintError: no single token begins a call.

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from server_kit import Running, Script
+from server_kit import Running, Script, until
 
 from splashpy.protocol import Constraint
 from splashpy.server.constraints import read_constraint
@@ -22,6 +22,12 @@ TOOL = {"type": "function", "function": {"name": "look"}}
 MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 ANTHROPIC, RESPONSES = "/v1/messages", "/v1/responses"
+
+
+def masked(server: Running) -> int:
+    """Answers whose masks were timed, as Prometheus reads it."""
+    text = server.get("/metrics").body.decode()
+    return int(text.partition("constraint_mask_seconds_count ")[2].split()[0])
 
 
 def token_of(server: Running, text: str) -> int:
@@ -216,6 +222,7 @@ def test_an_answer_that_is_cut_is_not_valid_and_a_free_one_says_nothing(
 ) -> None:
     script.say("</think>{}<|im_end|>")
     body = {"messages": MESSAGES, "response_format": {"type": "json_object"}}
+    before = masked(server)
 
     cut = server.post(CHAT, {**body, "max_tokens": 2}).json
     stopped = server.post(CHAT, {**body, "stop": "}"}).json
@@ -226,3 +233,4 @@ def test_an_answer_that_is_cut_is_not_valid_and_a_free_one_says_nothing(
     assert stopped["splashpy"]["constraint"]["valid"] is False
     assert whole[-2]["splashpy"]["constraint"]["valid"] is True
     assert "constraint" not in free["splashpy"]
+    until(lambda: masked(server) == before + 3)
