@@ -409,7 +409,7 @@ class Ready:
     ``tools``: the template shows tools and the calls of the model can be read.
     ``infill``: the model has the tokens to fill gaps. ``reasoning``: the pair of tags
     around its reasoning, empty when it has none. ``bos``, ``eos`` and ``template`` are
-    for those who ask what the model reads.
+    for those who ask what the model reads. ``lanes``: requests that run at a time.
     """
 
     ev: ClassVar[str] = "ready"
@@ -430,6 +430,7 @@ class Ready:
     bos: str = ""
     eos: str = ""
     template: str = ""
+    lanes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -298,6 +298,7 @@ SERVE = PageCommand(
         "default_effort",
         "effort_map",
         "max_output_tokens",
+        "max_concurrent",
         "max_queue",
         "max_request_size",
         "request_timeout",

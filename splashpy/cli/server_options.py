@@ -93,6 +93,13 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             default="what the context leaves",
         ),
         Option(
+            "--max-concurrent",
+            "requests that run at a time",
+            "N",
+            values.integer(1),
+            default="4, where memory allows",
+        ),
+        Option(
             "--max-queue",
             "requests that may wait",
             "N",

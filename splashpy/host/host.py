@@ -185,6 +185,7 @@ class Host:
                 bos=_spelled(speech, speech.tokenizer.bos_token_id),
                 eos=_spelled(speech, min(speech.tokenizer.eos_token_ids, default=None)),
                 template=speech.template.source,
+                lanes=loaded.lanes,
             )
         )
 
