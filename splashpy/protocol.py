@@ -107,6 +107,7 @@ class LoadOptions:
         cache_disk: bytes they may take there, 0: none; None: what the disk leaves.
         kv: how full attention keeps keys and values.
         max_memory: bytes for everything; None: what the machine gives.
+        max_concurrent: requests that run at a time, where memory allows so many.
     """
 
     draft: str | None = None
@@ -121,6 +122,7 @@ class LoadOptions:
     cache_disk: int | None = None
     kv: KvWish = "auto"
     max_memory: int | None = None
+    max_concurrent: int = 4
 
 
 # --- commands -------------------------------------------------------------------
@@ -417,7 +419,7 @@ class Ready:
     ``tools``: the template shows tools and the calls of the model can be read.
     ``infill``: the model has the tokens to fill gaps. ``reasoning``: the pair of tags
     around its reasoning, empty when it has none. ``bos``, ``eos`` and ``template`` are
-    for those who ask what the model reads.
+    for those who ask what the model reads. ``lanes``: requests that run at a time.
     """
 
     ev: ClassVar[str] = "ready"
@@ -438,6 +440,7 @@ class Ready:
     bos: str = ""
     eos: str = ""
     template: str = ""
+    lanes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -319,6 +319,7 @@ SERVE = PageCommand(
         "effort_map",
         "max_output_tokens",
         "max_reasoning_tokens",
+        "max_concurrent",
         "max_queue",
         "max_request_size",
         "request_timeout",

@@ -101,6 +101,13 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             rare=True,
         ),
         Option(
+            "--max-concurrent",
+            "requests that run at a time",
+            "N",
+            values.integer(1),
+            default="4, where memory allows",
+        ),
+        Option(
             "--max-queue",
             "requests that may wait",
             "N",

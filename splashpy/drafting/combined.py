@@ -35,6 +35,7 @@ class CombinedState:
         cycle: the running one.
         before: the one before it; None before the second of an answer.
         observed_at: when that one ended, by the drafter's clock.
+        shared: the running one is not of this text alone.
     """
 
     lookup: LookupState | None
@@ -44,6 +45,7 @@ class CombinedState:
     cycle: Kind = PLAIN
     before: Kind | None = None
     observed_at: float = 0.0
+    shared: bool = False
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -132,7 +134,7 @@ class CombinedDrafter:
         sampling: DraftSampling,
     ) -> Proposal:
         """Lookup's proposal if it makes one, else as much of the drafter's as pays."""
-        state.answering, state.cycle = True, PLAIN
+        state.answering, state.cycle, state.shared = True, PLAIN, False
         found = self._look_up(state, anchor, limit, sampling)
         if len(found):
             return found
@@ -140,6 +142,37 @@ class CombinedDrafter:
         if count < 1:
             return empty_proposal()
         proposal = self.drafter.propose(state.drafter, anchor, count, sampling)
+        state.cycle = Kind(len(proposal) + 1, drafter=len(proposal) > 0)
+        return proposal
+
+    def expected(self, state: CombinedState) -> list[float]:
+        """See :class:`~splashpy.drafting.drafter.SharesCycles`."""
+        drafted = state.pace.expected
+        if not self.lookup or not state.lookup:
+            return drafted
+        found = self.lookup.expected(state.lookup)
+        return max(drafted, found, key=lambda tokens: tokens[-1] / len(tokens))
+
+    def propose_shared(
+        self,
+        state: CombinedState,
+        anchor: mx.array,
+        limit: int,
+        sampling: DraftSampling,
+    ) -> Proposal:
+        """Lookup's proposal where it promises more, else the drafter's."""
+        state.answering, state.cycle, state.shared = True, PLAIN, True
+        if self.lookup and state.lookup:
+            tokens = self.lookup.expected(state.lookup)
+            if tokens[-1] > state.pace.expected[: len(tokens)][-1]:
+                found = self.lookup.propose_shared(
+                    state.lookup, anchor, limit, sampling
+                )
+                if len(found):
+                    return found
+        if limit < 1:
+            return empty_proposal()
+        proposal = self.drafter.propose(state.drafter, anchor, limit, sampling)
         state.cycle = Kind(len(proposal) + 1, drafter=len(proposal) > 0)
         return proposal
 
@@ -163,6 +196,11 @@ class CombinedDrafter:
 
     def _note(self, state: CombinedState, committed: int) -> None:
         """Count the cycle that ends now, and what it took since the one before."""
+        if state.shared:
+            if state.cycle.drafter:
+                state.pace.learn(state.cycle.rows - 1, committed - 1)
+            state.before = None
+            return
         cycle, before, now = state.cycle, state.before, self._clock()
         # A plain step is quicker after another one, which is how they run in a pause.
         if before is not None and (cycle != PLAIN or before == PLAIN):

@@ -155,6 +155,25 @@ class Drafter(Protocol):
 
 
 @runtime_checkable
+class SharesCycles(Protocol):
+    """A drafter whose cycles may be those of several texts.
+
+    How much to draft is decided for all of them; how long such a cycle takes says
+    nothing about one text.
+    """
+
+    def expected(self, state: Any) -> list[float]:
+        """Tokens a cycle would commit with 0, 1, 2 ... drafts."""
+        ...
+
+    def propose_shared(
+        self, state: Any, anchor: mx.array, limit: int, sampling: DraftSampling
+    ) -> Proposal:
+        """``limit`` tokens to follow ``anchor``, or those lookup finds."""
+        ...
+
+
+@runtime_checkable
 class KeepsContext(Protocol):
     """A drafter whose context a later request may take up.
 

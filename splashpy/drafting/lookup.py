@@ -115,6 +115,22 @@ class LookupDrafter:
         """Whether no match is worth a draft; one that drafts always is never idle."""
         return not self.always and self._promising(state) is None
 
+    def expected(self, state: LookupState) -> list[float]:
+        """Tokens a cycle would commit with 0, 1, 2 ... drafts."""
+        state.price = 1.0
+        match = self._find(state)
+        if match is None:
+            return [1.0]
+        more = state.yields[match.n].mean - 1.0
+        steps = range(DRAFT_TOKENS + 1)
+        return [1.0 + more * count / DRAFT_TOKENS for count in steps]
+
+    def propose_shared(
+        self, state: LookupState, anchor: mx.array, limit: int, sampling: DraftSampling
+    ) -> Proposal:
+        """Of the latest match, whatever it is expected to give."""
+        return self._propose(state, limit, sampling, self._find(state))
+
     def observe(
         self,
         state: LookupState,
@@ -144,13 +160,21 @@ class LookupDrafter:
 
         Where a grammar leaves no choice, what it demands.
         """
+        return self._propose(state, limit, sampling, self._promising(state))
+
+    def _propose(
+        self,
+        state: LookupState,
+        limit: int,
+        sampling: DraftSampling,
+        match: Match | None,
+    ) -> Proposal:
         state.answering, state.drafted = True, 0
         room = min(limit, self.block_size - 1)
         if sampling.grammar is not None:
             forced = sampling.grammar.forced()[:room]
             if forced:
                 return _proposal(forced)
-        match = self._promising(state)
         if match is None or room < 1:
             return empty_proposal()
         depth = _depth(state.tokens, match.end)

@@ -144,6 +144,16 @@ class Pace:
         """Tokens per plain step to expect of the cycles it would choose now."""
         return 1.0 if self._rest > 0 else max(self._best(self._most)[1], 1.0)
 
+    @property
+    def expected(self) -> list[float]:
+        """Tokens a cycle commits with 0, 1, 2 ... drafts."""
+        return self._own.expected()
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        """Note how drafts fared whose cost was not this text's own."""
+        for estimate in (self._own, self._usual):
+            estimate.note(drafted, accepted)
+
     def affords(self, cost: float) -> bool:
         """Whether a cycle may cost this much, even if it commits one token only."""
         return cost - 1.0 <= self._credit

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from splashpy.engine.memory import Plan
+from splashpy.engine.memory import STORED_SHARE, Plan
 
 LARGEST_BYTES = 8 << 30
 UNKNOWN_BYTES = 1 << 30
 """Where the machine does not say how much memory it has."""
-
-_SHARE = 0.6  # of what is left beside the model and one full sequence
 
 
 def cache_budget(plan: Plan | None) -> int:
@@ -21,4 +19,4 @@ def cache_budget(plan: Plan | None) -> int:
     if plan is None or not plan.budget:
         return UNKNOWN_BYTES
     left = plan.budget - plan.total
-    return max(0, min(int(left * _SHARE), LARGEST_BYTES))
+    return max(0, min(int(left * STORED_SHARE), LARGEST_BYTES))

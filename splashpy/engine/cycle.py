@@ -21,16 +21,20 @@ from splashpy.engine.decision import decide, read
 from splashpy.engine.ranking import rank_decided
 from splashpy.engine.request import TokensCommitted
 from splashpy.engine.sequence import Sequence
-from splashpy.models.target import Target
+from splashpy.models.target import Forward, Target
 from splashpy.verification.logprobs import Ranking, read_ranking
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A cycle that was launched and not read yet."""
+    """A cycle that was launched and not read yet.
+
+    ``rows`` were read for it, maybe more than were drafted.
+    """
 
     cycle: int
     position: int
+    rows: int
     proposal: Proposal
     decision: mx.array
     ranking: Ranking
@@ -46,28 +50,49 @@ def launch(sequence: Sequence, target: Target) -> InFlight:
     sequence.cycle += 1
     limit = sequence.budget - sequence.launched - 1  # the target adds one itself
     proposal = sequence.drafter.propose(
-        sequence.drafter_state, sequence.anchor, limit, _draft_sampling(sequence)
+        sequence.drafter_state, sequence.anchor, limit, draft_sampling(sequence)
     )
     drafted_at = perf_counter()
 
     block = mx.concatenate([sequence.anchor[None], proposal.token_ids])
     forward = target.forward(sequence.state, block, rows=block.shape[0])
-    logits = constrained(sequence, forward.logits, proposal)
-    decision = decide(sequence, logits, proposal, position)
-    ranking = rank_decided(sequence, forward.logits, decision)
-    mx.async_eval(decision, *ranking)
+    flight = judge(sequence, proposal, forward, position, (started, drafted_at))
+    mx.async_eval(flight.decision, *flight.ranking)
+    return flight
 
+
+def judge(
+    sequence: Sequence,
+    proposal: Proposal,
+    forward: Forward,
+    position: int,
+    times: tuple[float, float],
+) -> InFlight:
+    """The target's decision on a proposal, not started yet.
+
+    Args:
+        sequence: whose cycle it is.
+        proposal: what was drafted.
+        forward: of the anchor and the drafts, and maybe of rows behind them.
+        position: of the anchor.
+        times: when the cycle began, and when its draft was made.
+    """
+    own = forward.logits[: len(proposal) + 1]
+    logits = constrained(sequence, own, proposal)
+    decision = decide(sequence, logits, proposal, position)
+    ranking = rank_decided(sequence, own, decision)
     sequence.anchor = decision[-1]  # right where nothing was drafted; settle knows
     sequence.launched += 1
+    rows = sequence.state.length - position
     return InFlight(
         sequence.cycle,
         position,
+        rows,
         proposal,
         decision,
         ranking,
         forward.features,
-        started,
-        drafted_at,
+        *times,
     )
 
 
@@ -80,8 +105,9 @@ def settle(sequence: Sequence, flight: InFlight) -> TokensCommitted:
     drafted = len(flight.proposal)
     verdict = read(flight.decision, flight.position)
     run = sequence.commit(verdict.run)
-    if drafted:
+    if flight.rows > 1:
         sequence.state.roll_back(flight.position + len(run))
+    if drafted:
         sequence.anchor = mx.array(run[-1], dtype=mx.int32)
         sequence.launched = sequence.emitted
     features = flight.features
@@ -107,7 +133,8 @@ def settle(sequence: Sequence, flight: InFlight) -> TokensCommitted:
     )
 
 
-def _draft_sampling(sequence: Sequence) -> DraftSampling:
+def draft_sampling(sequence: Sequence) -> DraftSampling:
+    """How a drafter draws for the cycle that begins."""
     request = sequence.request
     return DraftSampling(
         temperature=request.sampling.temperature,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's front door and its one thread.
 
-The thread loads the weights, owns every array and runs every request, one after the
-other. Whoever holds the engine hands requests over and gets events back through the
-``emit`` callback, which must not block.
+The thread loads the weights, owns every array and runs every request, some at a time
+(``lanes.py``). Whoever holds the engine hands requests over and gets events back
+through the ``emit`` callback, which must not block.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from heapq import heapify
 from time import perf_counter
 
 import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.plain import PlainDrafter
-from splashpy.engine.generation import generate
+from splashpy.engine.lanes import Lanes
 from splashpy.engine.loading import Loaded, LoadRequest, load
 from splashpy.engine.request import (
     EngineEvent,
@@ -31,8 +32,10 @@ from splashpy.engine.request import (
     Waiting,
 )
 from splashpy.engine.shelf import open_cache
+from splashpy.engine.task import Means, Task
+from splashpy.engine.widths import Widths
 from splashpy.errors import InternalError, SplashError, UsageError
-from splashpy.protocol import LoadProgress
+from splashpy.protocol import LoadOptions, LoadProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class Engine:
         self._flush_seconds = _FLUSH_SECONDS
         self._loaded: Loaded | None = None
         self._cache: PrefixCache | None = None
+        self._lanes: Lanes | None = None
+        self._most = LoadOptions().max_concurrent
         self._thread = threading.Thread(
             target=self._run, name="splashpy-engine", daemon=True
         )
@@ -96,7 +101,7 @@ class Engine:
         One in the foreground runs before those that wait.
         """
         with self._lock:
-            position = len(self._waiting)
+            position = max(len(self._waiting) + 1 - self._most, 0)
             self._waiting.append(request.id)
         if position:
             self._emit(Waiting(request.id, position))
@@ -120,14 +125,11 @@ class Engine:
         self._jobs.put((waits, next(self._arrivals), job))
 
     def _run(self) -> None:
-        while not self._closing:
-            job = self._next_job()
-            if isinstance(job, LoadRequest):
-                self._load(job)
-            elif isinstance(job, _Job):
-                self._answer(job)
+        while not self._closing or self._busy:
+            if self._busy:
+                self._go_on()
             else:
-                self._forget()
+                self._take(self._next_job())
         self._forget()
         # mlx 0.32 may abort the process at exit when a thread that computed ends
         # without giving its streams back.
@@ -140,6 +142,58 @@ class Engine:
                 return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)[2]
         return self._jobs.get()[2]
 
+    @property
+    def _busy(self) -> bool:
+        return self._lanes is not None and self._lanes.busy
+
+    def _take(self, job: _Job | LoadRequest | None) -> None:
+        if isinstance(job, LoadRequest):
+            self._load(job)
+        elif isinstance(job, _Job):
+            self._admit(job)
+        else:
+            self._forget()
+
+    def _go_on(self) -> None:
+        """Let more requests in, and do one step of one or several."""
+        lanes = self._lanes
+        assert lanes is not None
+        self._end_cancelled()
+        while (job := self._head()) and lanes.takes(job.request):
+            self._admit(self._pop())
+        for event in lanes.step(alone=self._head() is None):
+            if isinstance(event, Finished) and lanes.reads_ahead(event.id):
+                self._keep_on_disk(event.id)
+            self._tell(event)
+
+    def _head(self) -> _Job | None:
+        """The next request, unless the model changes before it."""
+        with self._jobs.mutex:
+            job = self._jobs.queue[0][2] if self._jobs.queue else None
+        return job if isinstance(job, _Job) else None
+
+    def _pop(self) -> _Job:
+        job = self._jobs.get_nowait()[2]
+        assert isinstance(job, _Job)
+        return job
+
+    def _end_cancelled(self) -> None:
+        """Answer requests that were cancelled before they began."""
+        with self._lock:
+            cancelled = set(self._cancelled)
+        if not cancelled:
+            return
+        kept, ended = [], []
+        with self._jobs.mutex:
+            for entry in self._jobs.queue:
+                job = entry[2]
+                gone = isinstance(job, _Job) and job.request.id in cancelled
+                (ended if gone else kept).append(entry)
+            self._jobs.queue[:] = kept
+            heapify(self._jobs.queue)
+        for _, _, job in ended:
+            self._tell(_unbegun(job))
+
     def _forget(self) -> None:
         if self._cache is not None:
             deadline = perf_counter() + self._flush_seconds
@@ -147,7 +201,7 @@ class Engine:
                 if self._cache.behind:
                     time.sleep(_STEP_SECONDS)
             self._cache.close(max(deadline - perf_counter(), 0.0))
-        self._loaded = self._cache = None
+        self._loaded = self._cache = self._lanes = None
         mx.clear_cache()
 
     def _load(self, request: LoadRequest) -> None:
@@ -155,6 +209,13 @@ class Engine:
         try:
             self._loaded = load(request, self._emit)
             self._cache = open_cache(request, self._loaded)
+            self._most = self._loaded.lanes
+            self._lanes = Lanes(
+                self._loaded.target,
+                Widths(self._loaded.costs),
+                most=self._most,
+                rows=self._loaded.plan.rows(self._most) if self._loaded.plan else None,
+            )
         except SplashError as error:
             self._emit(LoadFailed(error))
             return
@@ -163,21 +224,35 @@ class Engine:
             return
         self._emit(self._loaded)
 
-    def _answer(self, job: _Job) -> None:
+    def _admit(self, job: _Job) -> None:
         request = job.request
         try:
-            for event in self._events(job):
-                if isinstance(event, Finished) and request.prefill_only:
-                    self._keep_on_disk(request.id)
-                self._emit(event)
+            if self._is_cancelled(request.id):
+                self._tell(_unbegun(job))
+                return
+            if self._loaded is None or self._lanes is None:
+                raise UsageError("no model is loaded", fix=["load one that fits first"])
+            drafter = self._loaded.drafter if request.draft else PlainDrafter()
+            task = Task(
+                request,
+                Means(self._loaded.target, drafter, self._cache),
+                lambda: self._is_cancelled(request.id),
+                queue_seconds=perf_counter() - job.accepted_at,
+                share=self._lanes.share,
+            )
+            self._lanes.admit(task)
         except SplashError as error:
-            self._emit(Failed(request.id, error))
-        except Exception as error:  # noqa: BLE001 - the engine is no longer sound
-            self._emit(Failed(request.id, InternalError(repr(error)), fatal=True))
+            self._tell(Failed(request.id, error))
+
+    def _tell(self, event: EngineEvent) -> None:
+        """Give an event out; after the last one of a request its id is free."""
+        try:
+            self._emit(event)
         finally:
-            with self._lock:
-                self._waiting.remove(request.id)
-                self._cancelled.discard(request.id)
+            if isinstance(event, Finished | Failed):
+                with self._lock:
+                    self._waiting.remove(event.id)
+                    self._cancelled.discard(event.id)
 
     def _keep_on_disk(self, request_id: str) -> None:
         """A prompt read ahead of time shall be there when its request is done."""
@@ -189,30 +264,18 @@ class Engine:
         if self._cache is not None:
             self._cache.settle(_FLUSH_SECONDS)
 
-    def _events(self, job: _Job) -> Iterator[EngineEvent]:
-        request = job.request
-        queue_seconds = perf_counter() - job.accepted_at
-        if self._is_cancelled(request.id):
-            yield Finished(
-                id=request.id,
-                reason="cancelled",
-                prompt_tokens=len(request.token_ids),
-                cached_tokens=0,
-                queue_seconds=queue_seconds,
-                prefill_seconds=0.0,
-            )
-            return
-        if self._loaded is None:
-            raise UsageError("no model is loaded", fix=["load one that fits first"])
-        yield from generate(
-            request,
-            self._loaded.target,
-            self._loaded.drafter if request.draft else PlainDrafter(),
-            self._cache,
-            cancelled=lambda: self._is_cancelled(request.id),
-            queue_seconds=queue_seconds,
-        )
-
     def _is_cancelled(self, request_id: str) -> bool:
         with self._lock:
             return self._closing or request_id in self._cancelled
+
+
+def _unbegun(job: _Job) -> Finished:
+    """The end of a request that was cancelled while it waited."""
+    return Finished(
+        id=job.request.id,
+        reason="cancelled",
+        prompt_tokens=len(job.request.token_ids),
+        cached_tokens=0,
+        queue_seconds=perf_counter() - job.accepted_at,
+        prefill_seconds=0.0,
+    )

@@ -95,6 +95,8 @@ class Loaded:
         draft: what to tell a person about it.
         draft_bytes: bytes of drafter weights.
         plan: of the memory; None where nobody knows what there is.
+        costs: of cycles on this machine.
+        lanes: requests that may run at a time.
     """
 
     target: Target
@@ -102,6 +104,8 @@ class Loaded:
     draft: DraftState
     draft_bytes: int = 0
     plan: Plan | None = None
+    costs: Costs = FREE
+    lanes: int = 1
 
     @property
     def block_size(self) -> int:
@@ -139,7 +143,10 @@ def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Load
         target.facts = replace(target.facts, context_max=plan.context)
     progress(LoadProgress(phase="warmup"))
     check_numbers(target)
-    return replace(_with_drafter(target, request, plan), plan=plan)
+    lanes = request.options.max_concurrent
+    if plan:
+        lanes = min(lanes, plan.lanes)
+    return replace(_with_drafter(target, request, plan), plan=plan, lanes=lanes)
 
 
 def _planned(target: MlxLmTarget, request: LoadRequest) -> list[Plan]:
@@ -227,16 +234,18 @@ def _with_drafter(
     choose_kv(target, request, plan)  # taps are checked on the target's own numbers
     costs = _costs(target, drafter, request)
     if drafter is None:
-        return _without_network(target, _lookup(options, costs), reason)
+        loaded = _without_network(target, _lookup(options, costs), reason)
+        return replace(loaded, costs=costs)
     lookup = _lookup(options, costs)
     packed = drafter.config.quantization
     bits = options.draft_bits or (packed.bits if packed else UNPACKED_BITS)
-    return _loaded(
+    loaded = _loaded(
         target,
         CombinedDrafter(lookup, drafter, costs),
         DraftState(state="active", bits=bits),
         drafter.nbytes,
     )
+    return replace(loaded, costs=costs)
 
 
 def _without_network(

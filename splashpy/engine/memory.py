@@ -16,6 +16,7 @@ numbers. So they are used only where the context would not fit otherwise.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from splashpy.errors import CapacityError
@@ -28,6 +29,10 @@ LEAST_CONTEXT = 4096
 LONG_CONTEXT = 65536
 """Tokens that shall fit in bf16 where no context was asked for."""
 
+STORED_SHARE = 0.6
+"""Of what is left beside the model and one full text: states of earlier requests."""
+
+_MOST_LANES = 32  # where a text takes no memory
 _STEP = 256  # a context is a multiple of this where memory decides
 _MARGIN_BYTES, _MARGIN = 1 << 30, 0.02  # for the system and other programs
 _WORKSPACE_MOST = 3 << 30  # more was never seen beside a large target
@@ -105,6 +110,24 @@ class Plan:
     def total(self) -> int:
         """Bytes with a full context."""
         return self.needs.total(self.kv, self.context)
+
+    @property
+    def lanes(self) -> int:
+        """Texts that may run at a time: one that fills its context, others shorter."""
+        needs = self.needs
+        more = needs.lane + LEAST_CONTEXT * needs.per_token(self.kv)
+        return 1 + self._spare // more if more else _MOST_LANES
+
+    def rows(self, lanes: int) -> int:
+        """Rows the texts of so many lanes may hold together."""
+        row = self.needs.per_token(self.kv)
+        spare = self._spare - (lanes - 1) * self.needs.lane
+        return self.context + max(spare, 0) // row if row else sys.maxsize
+
+    @property
+    def _spare(self) -> int:
+        """Bytes beside one full text that states of earlier requests leave."""
+        return int(max(self.budget - self.total, 0) * (1 - STORED_SHARE))
 
 
 def budget_bytes(machine: int, limit: int | None) -> int:

@@ -38,11 +38,19 @@ def prefill(
     target: Target,
     cancelled: Callable[[], bool],
     cache: PrefixCache | None = None,
+    share: Callable[[], float] = lambda: 1.0,
 ) -> Iterator[PrefillProgress]:
     """Read the prompt after what the state already holds, then its first token.
 
     Afterwards the first answer token is committed, unless the request only asked to
     read.
+
+    Args:
+        sequence: the text.
+        target: reads it.
+        cancelled: asked before every chunk.
+        cache: where places are kept for.
+        share: of the usual time of a chunk, asked before every chunk.
 
     Yields:
         Progress before the first chunk and after each.
@@ -56,17 +64,18 @@ def prefill(
     sequence.drafter.observe(sequence.drafter_state, prompt[: sequence.cached], None, 0)
     yield _progress(sequence, started)
     ranked = sequence.request.prompt_logprobs is not None
-    chunk = _RANKED_CHUNK if ranked else FIRST_CHUNK
+    chunk, rate = (_RANKED_CHUNK if ranked else FIRST_CHUNK), 0.0
     while sequence.state.length < len(prompt):
         if cancelled():
             raise RequestCancelled
+        if rate:
+            chunk = next_chunk(rate * share())
         began, position = perf_counter(), sequence.state.length
         ids = prompt[position : chunk_end(position, chunk, next_stop(sequence))]
         logprobs = _read_chunk(sequence, target, ids)
         keep_places(sequence, cache)
-        rate = len(ids) / (perf_counter() - began)
         if len(ids) == chunk and not ranked:
-            chunk = next_chunk(rate)
+            rate = len(ids) / (perf_counter() - began)
         yield _progress(sequence, started, logprobs)
 
 

@@ -67,6 +67,41 @@ def begin(
     return sequence, taken.found
 
 
+def reachable(sequence: Sequence, common: int) -> int:
+    """Of the first ``common`` tokens of a prompt that is read, how many can be lent."""
+    if sequence.state.cut_anywhere:
+        return common
+    kept = [*sequence.plan, *sequence.state.checkpoints]
+    return max((place for place in kept if place <= common), default=0)
+
+
+def lend(sequence: Sequence, length: int, cache: PrefixCache) -> None:
+    """Store a copy of what a running request read of its prompt.
+
+    Args:
+        sequence: which goes on unchanged.
+        length: tokens another prompt begins with as well.
+        cache: takes the copy.
+    """
+    length = sequence.state.nearest(length)
+    if length < cache.policy.shortest or length in (0, sequence.state.length):
+        return
+    prompt = sequence.request.token_ids[:length]
+    state = sequence.state.branch(length, length + _RESERVE)
+    places = {at: replace(p) for at, p in sequence.places.items() if at <= length}
+    cache.insert(prompt, state, draft=_lent_context(sequence, length), places=places)
+
+
+def _lent_context(sequence: Sequence, length: int) -> DrafterContext | None:
+    context = _context(sequence)
+    if context is None:
+        return None
+    copied = context.copy()
+    mx.eval(copied.arrays)
+    copied.cut(length)
+    return copied if len(copied) else None
+
+
 def next_stop(sequence: Sequence) -> int:
     """Where the prompt must stop to be kept; its end where nowhere before."""
     length = len(sequence.request.token_ids)

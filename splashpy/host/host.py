@@ -22,10 +22,10 @@ from splashpy.cache.disk.lookup_file import LookupFile
 from splashpy.dialogue.detokenizer import token_bytes
 from splashpy.dialogue.prompt import Prompt
 from splashpy.engine.engine import Emitted, Engine, LoadFailed
-from splashpy.engine.generation import answer_room
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.request import Failed, Finished, LookedUp
 from splashpy.engine.shelf import wall_clock
+from splashpy.engine.task import answer_room
 from splashpy.errors import InternalError, SplashError, UsageError
 from splashpy.host.answer import Answer, failure
 from splashpy.host.device import device, memory_bytes
@@ -186,6 +186,7 @@ class Host:
                 bos=_spelled(speech, speech.tokenizer.bos_token_id),
                 eos=_spelled(speech, min(speech.tokenizer.eos_token_ids, default=None)),
                 template=speech.template.source,
+                lanes=loaded.lanes,
             )
         )
 

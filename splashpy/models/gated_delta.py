@@ -51,6 +51,10 @@ class _Call:
     input: mx.array
     output: mx.array
 
+    def of(self, text: int) -> _Call:
+        """The part of one text, where several were read."""
+        return _Call(self.input[text : text + 1], self.output[text : text + 1])
+
 
 Calls = dict[str, _Call]
 """By name, the last call of every watched module of one layer."""
@@ -99,19 +103,16 @@ class DeltaRecorder:
             return partial(self._after_blocks, blocks)
         taken = [dict(calls) for calls in self._calls]
         self.drop()
+        return partial(self._replay, taken)
 
-        def replay(before: Sequence[Arrays], rows: int) -> list[list[mx.array]]:
-            windows = [_window(calls["conv1d"], rows) for calls in taken]
-            if rows not in self._compiled:
-                self._compiled[rows] = mx.compile(partial(self._states, rows))
-            states = self._compiled[rows](
-                [calls["conv1d"].output for calls in taken],
-                [[calls[name].output for name in self._gates] for calls in taken],
-                [self._state(arrays) for arrays in before],
-            )
-            return [list(pair) for pair in zip(windows, states, strict=True)]
-
-        return replay
+    def take_each(self, texts: int) -> list[Replay]:
+        """As :meth:`take`, of a pass that read several texts: one for each."""
+        taken = [
+            [{n: call.of(text) for n, call in calls.items()} for calls in self._calls]
+            for text in range(texts)
+        ]
+        self.drop()
+        return [partial(self._replay, calls) for calls in taken]
 
     def drop(self) -> None:
         """Forget the last pass, so that its arrays can be freed."""
@@ -126,6 +127,19 @@ class DeltaRecorder:
         self._watched.clear()
         self._blocks.clear()
         self.drop()
+
+    def _replay(
+        self, taken: Sequence[Calls], before: Sequence[Arrays], rows: int
+    ) -> list[list[mx.array]]:
+        windows = [_window(calls["conv1d"], rows) for calls in taken]
+        if rows not in self._compiled:
+            self._compiled[rows] = mx.compile(partial(self._states, rows))
+        states = self._compiled[rows](
+            [calls["conv1d"].output for calls in taken],
+            [[calls[name].output for name in self._gates] for calls in taken],
+            [self._state(arrays) for arrays in before],
+        )
+        return [list(pair) for pair in zip(windows, states, strict=True)]
 
     def _after_blocks(
         self, calls: list[Any], before: Sequence[Arrays], rows: int

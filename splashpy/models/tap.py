@@ -53,6 +53,12 @@ class Taps:
         self._sink.clear()
         return mx.concatenate(rows, axis=-1)
 
+    def take_each(self, texts: int) -> list[mx.array]:
+        """As :meth:`take`, of a forward that read several texts: one for each."""
+        rows = mx.concatenate([self._sink[i] for i in self.layer_ids], axis=-1)
+        self._sink.clear()
+        return [rows[text] for text in range(texts)]
+
     def drop(self) -> None:
         """Forget captured outputs, so their graph can be freed."""
         self._sink.clear()

@@ -33,6 +33,7 @@ from splashpy.models.quantized_lane import LaneQ8
 from splashpy.models.row_layers import use_row_kernels
 from splashpy.models.state import BLOCK_ROWS, TargetState
 from splashpy.models.tap import Taps
+from splashpy.models.together import SharedLayers, TextLanes
 from splashpy.protocol import KvFormat
 
 
@@ -90,6 +91,9 @@ class Forward:
 
 
 _LONGER_THAN_WINDOWS = 1 << 16  # rows; only shapes are made of them
+_TRIED_LENGTHS = (3, 6)  # of two texts that share a pass, to see whether they can
+_TRIED_ROWS = 2
+_ALIKE = 0.05  # of the largest logit; rows in 16 bits may be rounded otherwise
 
 
 class Target(Protocol):
@@ -108,6 +112,20 @@ class Target(Protocol):
         last, 1 there, L when verifying. A state can be rolled back into a pass whose
         rows were all asked for.
         """
+        ...
+
+    def forward_together(
+        self, states: Sequence[TargetState], token_ids: mx.array
+    ) -> list[Forward]:
+        """:meth:`forward` of L rows of every text, [B, L]; logits for all rows.
+
+        Every text comes out as from a pass of its own. Where :meth:`shares` is False,
+        these are passes of their own.
+        """
+        ...
+
+    def shares(self) -> bool:
+        """Whether several texts can share a pass; found out at the first call."""
         ...
 
     def embed(self, token_ids: mx.array) -> mx.array:
@@ -159,6 +177,8 @@ class MlxLmTarget:
         self._recorder = DeltaRecorder(recurrent) if recurrent else None
         self._taps: Taps | None = None
         self._whole = False
+        self._shared: SharedLayers | None = None
+        self._shares: bool | None = None
         self.family = module_name(model)
 
     def new_state(self, capacity: int) -> TargetState:
@@ -177,6 +197,24 @@ class MlxLmTarget:
         self._finish(state, token_ids, returnable=rows == token_ids.shape[0])
         features = self._taps.take() if self._taps else None
         return Forward(logits.astype(mx.float32), features)
+
+    def forward_together(
+        self, states: Sequence[TargetState], token_ids: mx.array
+    ) -> list[Forward]:
+        """See :class:`Target`."""
+        if len(states) == 1 or not self.shares():
+            rows = token_ids.shape[1]
+            pairs = zip(states, token_ids, strict=True)
+            return [self.forward(state, ids, rows=rows) for state, ids in pairs]
+        return self._pass_together(states, token_ids)
+
+    def shares(self) -> bool:
+        """See :class:`Target`."""
+        if self._shares is None:
+            self._shares = self._try_sharing(apart=False) or self._try_sharing(
+                apart=True
+            )
+        return self._shares
 
     def embed(self, token_ids: mx.array) -> mx.array:
         """See :class:`Target`."""
@@ -279,6 +317,58 @@ class MlxLmTarget:
             return f"no drafter is known for models of mlx_lm.models.{self.family}"
         return f"the head of {self.family} is not the one known" if self._whole else ""
 
+    def _pass_together(
+        self, states: Sequence[TargetState], token_ids: mx.array
+    ) -> list[Forward]:
+        texts, rows = token_ids.shape
+        for state in states:
+            state.begin()
+        each = zip(*(state.lanes for state in states), strict=True)
+        caches = [TextLanes(lanes) for lanes in each]
+        if self._whole:
+            logits = self._model(token_ids, cache=caches)
+        else:
+            hidden = self._backbone(token_ids, cache=caches)
+            logits = self._transform(self.head(hidden))
+        replays = self._recorder.take_each(texts) if self._recorder else [None] * texts
+        for state, ids, replay in zip(states, token_ids, replays, strict=True):
+            if rows <= BLOCK_ROWS:
+                state.finish(ids, replay)
+            else:
+                state.finish_chunk(rows)
+        features = self._taps.take_each(texts) if self._taps else [None] * texts
+        logits = logits.astype(mx.float32)
+        return [Forward(*pair) for pair in zip(logits, features, strict=True)]
+
+    def _try_sharing(self, *, apart: bool) -> bool:
+        """Let texts share passes, if two of different length come out as alone."""
+        self._shared = SharedLayers(self._backbone.layers, apart=apart)
+        vocab = self.facts.vocab_size
+        prompts = [mx.arange(length) * 7 % vocab for length in _TRIED_LENGTHS]
+        block = mx.arange(2 * _TRIED_ROWS).reshape(2, _TRIED_ROWS) * 11 % vocab
+        states, alone = ([self.new_state(16) for _ in prompts] for _ in range(2))
+        try:
+            for state, ids in zip([*states, *alone], prompts * 2, strict=True):
+                self.forward(state, ids, rows=0)
+            ours = [each.logits for each in self._pass_together(states, block)]
+            theirs = [
+                self.forward(state, ids, rows=_TRIED_ROWS).logits
+                for state, ids in zip(alone, block, strict=True)
+            ]
+            if _alike(mx.stack(ours), mx.stack(theirs)):
+                return True
+        except Exception:  # noqa: BLE001 - whatever a family's own code does not take
+            self._forget_pass()
+        self._shared.remove()
+        self._shared = None
+        return False
+
+    def _forget_pass(self) -> None:
+        if self._recorder:
+            self._recorder.drop()
+        if self._taps:
+            self._taps.drop()
+
     def _finish(
         self, state: TargetState, token_ids: mx.array, *, returnable: bool
     ) -> None:
@@ -298,6 +388,11 @@ class MlxLmTarget:
 
     def _no_logits(self) -> mx.array:
         return mx.zeros((0, self.facts.vocab_size))
+
+
+def _alike(ours: mx.array, theirs: mx.array) -> bool:
+    gap = mx.abs(ours - theirs).max()
+    return bool((gap <= _ALIKE * mx.abs(theirs).max()).item())
 
 
 def check_taps(target: MlxLmTarget, layer_ids: Sequence[int]) -> str:

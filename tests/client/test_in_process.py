@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from splashpy.client.in_process import InProcessClient
-from splashpy.engine import generation
+from splashpy.engine import task
 from splashpy.errors import EngineDiedError, UsageError
 from splashpy.protocol import (
     Done,
@@ -102,7 +102,7 @@ def test_an_engine_that_is_no_longer_sound_fails_the_request_and_the_client(
     with InProcessClient() as client:
         client.send(Load(model=str(model)))
         until(client, Ready)
-        monkeypatch.setattr(generation, "launch", broken)
+        monkeypatch.setattr(task, "launch", broken)
         client.send(Generate(id="a", prompt="hello", max_tokens=5))
         failure = until(client, Failure)
         assert failure.fatal

@@ -16,7 +16,7 @@ from splashpy.drafting.drafter import Drafter, DraftSampling
 from splashpy.drafting.lookup import LookupDrafter
 from splashpy.drafting.pace import FREE, Costs
 from splashpy.drafting.plain import PlainDrafter
-from splashpy.engine import generation
+from splashpy.engine import task
 from splashpy.engine.cycle import InFlight
 from splashpy.engine.generation import generate
 from splashpy.engine.request import GenerationRequest, TokensCommitted
@@ -125,7 +125,7 @@ def test_a_pause_keeps_one_plain_step_in_flight(
 ) -> None:
     flights: list[int] = []  # how many were in flight after each launch
     in_flight = 0
-    launch, settle = generation.launch, generation.settle
+    launch, settle = task.launch, task.settle
 
     def launched(sequence: Sequence, target: Target) -> InFlight:
         nonlocal in_flight
@@ -139,8 +139,8 @@ def test_a_pause_keeps_one_plain_step_in_flight(
         return settle(sequence, flight)
 
     drafter, _ = scripted(target, itertools.repeat(0))
-    monkeypatch.setattr(generation, "launch", launched)
-    monkeypatch.setattr(generation, "settle", settled)
+    monkeypatch.setattr(task, "launch", launched)
+    monkeypatch.setattr(task, "settle", settled)
     lookup = LookupDrafter(cost=COSTS.verify(7))
     cycles = answer(target, CombinedDrafter(lookup, drafter, COSTS))
     assert max(flights) == 2

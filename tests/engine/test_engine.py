@@ -128,7 +128,7 @@ def test_a_model_that_does_not_load_leaves_the_engine_usable(
 
 
 def test_requests_wait_for_each_other_in_order(driver: Driver, model: Path) -> None:
-    driver.load(model)
+    driver.load(model, max_concurrent=1)
     for name in "abc":
         driver.ask(name)
     seen = []
@@ -142,7 +142,7 @@ def test_requests_wait_for_each_other_in_order(driver: Driver, model: Path) -> N
 def test_a_running_and_a_waiting_request_can_be_cancelled(
     driver: Driver, model: Path
 ) -> None:
-    driver.load(model)
+    driver.load(model, max_concurrent=1)
     driver.ask("long", max_new_tokens=400)
     driver.ask("waiting")
     driver.until(TokensCommitted)

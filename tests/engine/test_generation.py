@@ -359,14 +359,14 @@ def test_plain_decoding_keeps_one_token_in_flight(
     target: Target, run: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    from splashpy.engine import generation  # noqa: PLC0415 - patched below
+    from splashpy.engine import task  # noqa: PLC0415 - patched below
 
-    launch, settle = generation.launch, generation.settle
+    launch, settle = task.launch, task.settle
     monkeypatch.setattr(
-        generation, "launch", lambda *a: (order.append("launch"), launch(*a))[1]
+        task, "launch", lambda *a: (order.append("launch"), launch(*a))[1]
     )
     monkeypatch.setattr(
-        generation, "settle", lambda *a: (order.append("settle"), settle(*a))[1]
+        task, "settle", lambda *a: (order.append("settle"), settle(*a))[1]
     )
     run(target, max_new_tokens=5)
     assert order == ["launch", "launch", "settle", "launch", "settle", "launch",
