@@ -160,10 +160,12 @@ class Constraint:
         kind: how ``text`` is written; ``json_object`` needs none.
         text: a JSON Schema, a regular expression, a JSON list of strings to choose
             from, or a grammar in Lark's or llama.cpp's notation.
+        place: what the request calls it, for errors.
     """
 
     kind: ConstraintKind
     text: str = ""
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +212,12 @@ class Generate:
         prefill_only: read the prompt, answer nothing.
         draft: False decodes this request one token at a time.
         constraint: what the answer must look like; None leaves it free.
+        reasoning_budget: tokens of reasoning at most, then the answer begins; None: no
+            limit. Room for an answer is kept from ``max_tokens``.
         return_token_ids: fill ``Cycle.token_ids``.
+        logprobs: fill ``Cycle.logprobs``, with so many alternatives a token.
+        prompt_logprobs: fill ``Prefill.logprobs``, likewise; the whole prompt is read
+            for it.
     """
 
     op: ClassVar[str] = "generate"
@@ -232,7 +239,10 @@ class Generate:
     prefill_only: bool = False
     draft: bool = True
     constraint: Constraint | None = None
+    reasoning_budget: int | None = None
     return_token_ids: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,7 +419,7 @@ class Ready:
     ``tools``: the template shows tools and the calls of the model can be read.
     ``infill``: the model has the tokens to fill gaps. ``reasoning``: the pair of tags
     around its reasoning, empty when it has none. ``bos``, ``eos`` and ``template`` are
-    for those who ask what the model reads.
+    for those who ask what the model reads. ``lanes``: requests that run at a time.
     """
 
     ev: ClassVar[str] = "ready"
@@ -430,6 +440,7 @@ class Ready:
     bos: str = ""
     eos: str = ""
     template: str = ""
+    lanes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,10 +462,42 @@ class Queued:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A token the target might have chosen; ``piece``: its bytes in base 64."""
+
+    token_id: int
+    piece: str
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedToken:
+    """A token and how likely the target itself found it.
+
+    Attributes:
+        token_id: the token.
+        piece: its bytes in base 64, which may be part of a character.
+        logprob: natural logarithm of its probability before bias, penalties, rules and
+            temperature; None for a token nothing came before.
+        channel: what it is part of.
+        offset: characters of the text before it: of the answer, or of the prompt.
+        top: the most likely tokens in its place, most likely first.
+    """
+
+    token_id: int
+    piece: str
+    logprob: float | None = None
+    channel: Channel = "c"
+    offset: int = 0
+    top: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prefill:
     """How much of the prompt is read.
 
     ``processed`` of ``total`` tokens are done; ``cached`` of them were restored.
+    ``logprobs``: of those read since the last event, where they were asked for.
     """
 
     ev: ClassVar[str] = "prefill"
@@ -463,6 +506,7 @@ class Prefill:
     cached: int
     processed: int
     elapsed_ms: float
+    logprobs: tuple[RankedToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -471,6 +515,8 @@ class Cycle:
 
     ``i`` = 0 is the token the prefill produced: no draft, no verify pass.
     ``committed`` counts tokens; their text may come in a later event.
+    ``logprobs``, where they were asked for, are of the tokens of the text so far: those
+    of text that is held back come with it, those that end the answer never.
     """
 
     ev: ClassVar[str] = "cycle"
@@ -483,6 +529,7 @@ class Cycle:
     verify_ms: float
     pieces: tuple[Piece, ...]
     token_ids: tuple[int, ...] = ()
+    logprobs: tuple[RankedToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -517,7 +564,8 @@ class Timing:
     """Durations of one request in milliseconds.
 
     ``ttft_ms``: request accepted to first token. ``decode_ms``: first to last
-    emission; ``first_emission_tokens`` are excluded from the decode rate.
+    emission; ``first_emission_tokens`` are excluded from the decode rate. ``mask_ms``:
+    spent on what a constraint allows, while the target computed.
     """
 
     queue_ms: float = 0.0
@@ -525,6 +573,7 @@ class Timing:
     ttft_ms: float = 0.0
     decode_ms: float = 0.0
     first_emission_tokens: int = 0
+    mask_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -535,6 +584,7 @@ class Spec:
         cycles: verify passes.
         drafted: tokens proposed.
         accepted: proposed tokens that were kept.
+        looked_up: those of them that prompt lookup proposed.
         tau: acceptance length = tokens produced after the prefill token divided by
             verify passes; the target's own token is counted, so 1 is plain decoding.
         hist: hist[n - 1] = cycles that committed n tokens.
@@ -545,6 +595,7 @@ class Spec:
     cycles: int = 0
     drafted: int = 0
     accepted: int = 0
+    looked_up: int = 0
     tau: float = 0.0
     hist: tuple[int, ...] = ()
     accepted_per_position: tuple[int, ...] = ()
@@ -553,12 +604,26 @@ class Spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The request ended well; ``stop_text``: the stop string that ended it, if one."""
+    """The request ended well.
+
+    Attributes:
+        id: of the request.
+        reason: why it ended.
+        stop_text: the stop string that ended it, if one.
+        valid: whether the answer became what its constraint asks for; None where there
+            was none, or where a call was the answer.
+        reasons_anyway: reasoning was to be off, and the model has no switch for it.
+        usage: token counts.
+        timing: durations.
+        spec: what speculation did.
+    """
 
     ev: ClassVar[str] = "done"
     id: str
     reason: FinishReason
     stop_text: str = ""
+    valid: bool | None = None
+    reasons_anyway: bool = False
     usage: Usage = Usage()
     timing: Timing = Timing()
     spec: Spec = Spec()

@@ -35,6 +35,7 @@ from splashpy.server.endpoint import Endpoint
 from splashpy.server.engine import Engine as ServerEngine
 from splashpy.server.serving import HttpServer, open_sockets
 from splashpy.server.settings import ServerSettings
+from splashpy.verification.logprobs import TokenLogprob
 
 CONTEXT = 4096
 PATIENCE = 60.0
@@ -195,6 +196,12 @@ class ScriptedEngine:
         started = time.perf_counter()
         for done in (cached, prompt):
             self._emit(PrefillProgress(request.id, prompt, cached, done, 0.001))
+        if request.prompt_logprobs is not None:
+            found = ranked(request.token_ids, request.prompt_logprobs)
+            first = (TokenLogprob(request.token_ids[0], None), *found[1:])
+            self._emit(
+                PrefillProgress(request.id, prompt, cached, prompt, 0.001, first)
+            )
         reason = "stop" if request.prefill_only else self._speak(request, said)
         self._script.ended.append((request.id, reason))
         spent = time.perf_counter() - started
@@ -245,8 +252,17 @@ class ScriptedEngine:
                 draft_seconds=0.001,
                 verify_seconds=0.001,
                 at=time.perf_counter(),
+                logprobs=()
+                if request.logprobs is None
+                else ranked(tuple(block), request.logprobs),
             )
         )
+
+
+def ranked(token_ids: tuple[int, ...], count: int) -> tuple[TokenLogprob, ...]:
+    """Numbers that tell of their token: a hundredth of its id, below zero."""
+    top = tuple((number, -0.01 * number) for number in range(count))
+    return tuple(TokenLogprob(i, -0.01 * i, top) for i in token_ids)
 
 
 def _loaded() -> Loaded:

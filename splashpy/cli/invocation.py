@@ -139,6 +139,7 @@ class Invocation:
             cache_dir=str(self.paths.cached_prompts),
             cache_disk=given["cache_disk"],
             max_memory=given["memory"],
+            max_concurrent=min(given.get("max_concurrent") or 4, 32),
         )
 
     def drafter_directory(self, value: str, flag: str) -> str:

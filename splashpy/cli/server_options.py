@@ -107,6 +107,21 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             default="what the context leaves",
         ),
         Option(
+            "--max-reasoning-tokens",
+            "longest reasoning before an answer",
+            "N|NK",
+            values.tokens(0),
+            default="no limit",
+            rare=True,
+        ),
+        Option(
+            "--max-concurrent",
+            "requests that run at a time",
+            "N",
+            values.integer(1),
+            default="4, where memory allows",
+        ),
+        Option(
             "--max-queue",
             "requests that may wait",
             "N",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ASK_SECONDS = 5.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.1
-_HEADS = ("PORT", "PID", "MODEL", "STATE", "CONTEXT", "REQUESTS", "UPTIME")
+_HEADS = ("PORT", "PID", "MODEL", "STATE", "CONTEXT", "LANES", "REQUESTS", "UPTIME")
 
 
 def ps(invocation: Invocation) -> int:
@@ -124,9 +124,17 @@ def _row(server: RunningServer, status: dict[str, Any]) -> tuple[str, ...]:
         server.model,
         status.get("state", "unknown"),
         str(context or "-"),
+        _lanes(status.get("queue", {})),
         str(requests.get("ok", "-")),
         "-" if uptime is None else _duration(uptime),
     )
+
+
+def _lanes(queue: dict[str, Any]) -> str:
+    """Requests that run, of those that may at a time."""
+    if "lanes" not in queue:
+        return "-"
+    return f"{queue.get('running', 0)}/{queue['lanes']}"
 
 
 def _duration(seconds: float) -> str:

@@ -44,6 +44,11 @@ class ChannelSplitter:
         """Whether the next text is reasoning, as far as is known."""
         return self._inside
 
+    @property
+    def holding(self) -> bool:
+        """Whether text is held back."""
+        return bool(self._held or self._closer.held)
+
     def is_tag(self, token_id: int) -> bool:
         """Whether this token is a tag, to be given to ``switch``."""
         tags = self._tags

@@ -41,12 +41,20 @@ class StreamDetokenizer:
             return ""
         return self._text.add(token_id, spelling)
 
+    @property
+    def holding(self) -> bool:
+        """Whether the text of a token is still to come."""
+        return self._text.holding
+
     def flush(self) -> str:
         """What was held back, half a character as U+FFFD."""
         return self._text.flush()
 
 
 class _Text(Protocol):
+    @property
+    def holding(self) -> bool: ...
+
     def add(self, token_id: int, spelling: str) -> str: ...
 
     def flush(self) -> str: ...
@@ -60,6 +68,10 @@ class _ByteText:
     def add(self, token_id: int, spelling: str) -> str:
         del token_id
         return self._utf8.decode(_spelled_bytes(spelling))
+
+    @property
+    def holding(self) -> bool:
+        return bool(self._utf8.getstate()[0])
 
     def flush(self) -> str:
         text = self._utf8.decode(b"", final=True)
@@ -78,6 +90,10 @@ class _WindowText:
         if self._tokenizer.byte_fallback and _BYTE_TOKEN.fullmatch(spelling):
             return ""
         return self._take()
+
+    @property
+    def holding(self) -> bool:
+        return bool(self._pending)
 
     def flush(self) -> str:
         # The token before an unfinished run of bytes stays the window's first: text

@@ -29,6 +29,13 @@ _LONGEST_REASON = 300  # characters; the library may quote the whole source
 _WHITE_SPACE: JsonCompileOptions = {"whitespace_pattern": "[ \\n\\r\\t]{0,32}"}
 """A small model may indent for ever where nothing forbids it."""
 
+_LOOSE: JsonCompileOptions = {
+    **_WHITE_SPACE,
+    "lenient": True,
+    "coerce_one_of": True,
+}
+"""For schemas that say what no grammar can; ``oneOf`` becomes ``anyOf``."""
+
 _FORMATS: dict[str, Literal["regex", "choice", "lark", "gbnf"]] = {
     "regex": "regex",
     "choice": "choice",
@@ -49,12 +56,18 @@ class Grammars:
         self._vocabulary: LLTokenizer | None = None
         self._compiled: OrderedDict[Constraint, LLMatcher] = OrderedDict()
 
-    def compile(self, constraint: Constraint, after: int | None = None) -> Grammar:
+    def compile(
+        self,
+        constraint: Constraint,
+        after: int | None = None,
+        instead: int | None = None,
+    ) -> Grammar:
         """The beginning of an answer under a constraint.
 
         Args:
             constraint: what the answer must look like.
             after: the token that ends the reasoning before it.
+            instead: a token the answer may begin with, to go on freely.
 
         Raises:
             ConstraintError: it is not understood, too long or too complex.
@@ -63,14 +76,18 @@ class Grammars:
         self._compiled[constraint] = matcher
         if len(self._compiled) > _KEPT:
             self._compiled.popitem(last=False)
-        return Grammar(matcher.deep_copy(), self._tokenizer.vocab_size, after)
+        vocab_size = self._tokenizer.vocab_size
+        return Grammar(matcher.deep_copy(), vocab_size, after, instead)
 
     def _matcher(self, constraint: Constraint) -> LLMatcher:
         from llguidance import LLMatcher  # noqa: PLC0415 - few answers need it
 
-        matcher = LLMatcher(
-            self._read_vocabulary(), _definition(constraint), log_level=0
-        )
+        vocabulary = self._read_vocabulary()
+        matcher = LLMatcher(vocabulary, _definition(constraint), log_level=0)
+        if matcher.is_error() and constraint.kind == "json_schema":
+            # What no grammar can say is left to whoever looks at the whole answer.
+            loose = _definition(constraint, loose=True)
+            matcher = LLMatcher(vocabulary, loose, log_level=0)
         if matcher.is_error():
             raise _refused(constraint, matcher.get_error())
         return matcher
@@ -88,7 +105,7 @@ class Grammars:
         return self._vocabulary
 
 
-def _definition(constraint: Constraint) -> str:
+def _definition(constraint: Constraint, *, loose: bool = False) -> str:
     from llguidance import LLMatcher, grammar_from  # noqa: PLC0415
 
     text = constraint.text
@@ -100,7 +117,8 @@ def _definition(constraint: Constraint) -> str:
         if constraint.kind in ("json_object", "json_schema"):
             schema = '{"type": "object"}' if constraint.kind == "json_object" else text
             json.loads(schema)
-            return LLMatcher.grammar_from_json_schema(schema, defaults=_WHITE_SPACE)
+            choices = _LOOSE if loose else _WHITE_SPACE
+            return LLMatcher.grammar_from_json_schema(schema, defaults=choices)
         if constraint.kind == "choice":
             _check_choices(json.loads(text))
         return grammar_from(_FORMATS[constraint.kind], text)

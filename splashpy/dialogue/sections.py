@@ -123,6 +123,11 @@ class SectionSplitter:
         """Whether the next text is reasoning, as far as is known."""
         return self._head is None and self._channel == "r"
 
+    @property
+    def holding(self) -> bool:
+        """Whether text is held back."""
+        return self._plain and bool(self._head)
+
     def is_tag(self, token_id: int) -> bool:
         """Whether this token is part of headers, to be given to ``switch``."""
         return token_id in self._ids

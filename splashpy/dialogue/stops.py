@@ -62,6 +62,11 @@ class StopMatcher:
         self._held = text[cut:]
         return StopResult(text[:cut])
 
+    @property
+    def held(self) -> int:
+        """Characters held back."""
+        return len(self._held)
+
     def flush(self) -> str:
         """What was held back and did not become a match."""
         text, self._held = self._held, ""

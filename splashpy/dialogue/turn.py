@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from splashpy.dialogue.alignment import Alignment, TokenPlace
 from splashpy.dialogue.channels import ChannelSplitter, Run
 from splashpy.dialogue.detokenizer import StreamDetokenizer
 from splashpy.dialogue.sections import SectionSplitter
@@ -27,7 +28,7 @@ from splashpy.dialogue.tools.events import (
     Prose,
     ToolEvent,
 )
-from splashpy.protocol import FinishReason, Kind, Piece
+from splashpy.protocol import Channel, FinishReason, Kind, Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,10 @@ class Turn:
         self._calling = calling
         self._begun = calling is None
         self._last_kind: Kind = "t"
-        self._closed = False
+        self._closed = self._cut = False
+        self._searched = 0  # characters that passed the search for stops
+        self._written = 0  # characters of all tokens
+        self._alignment: Alignment | None = None
         self._ends_as_text = {
             token_id: stop
             for stop in stops
@@ -123,6 +127,18 @@ class Turn:
     def calls(self) -> int:
         """Tool calls that are complete."""
         return self._calling.calls if self._calling else 0
+
+    def align(self) -> None:
+        """Follow single tokens from here on, for ``settled``."""
+        self._alignment = Alignment()
+
+    def settled(self) -> tuple[TokenPlace, ...]:
+        """Tokens that certainly belong to the answer, beyond those told before.
+
+        In the order they were fed; a token that ends the answer is none of them, nor is
+        one whose text comes after a stop string began.
+        """
+        return self._alignment.take() if self._alignment else ()
 
     def feed(self, token_ids: Sequence[int], kinds: Sequence[Kind]) -> TurnDelta:
         """Take the tokens of one cycle; those after a stop are not looked at.
@@ -143,7 +159,11 @@ class Turn:
                 break
             used += 1
             self._last_kind = kind
-            self._add(token_id, parts)
+            begin, offset = self._searched + self._stops.held, self._written
+            channel = self._add(token_id, parts)
+            if self._alignment is not None and channel is not None:
+                self._alignment.add(begin, TokenPlace(channel, offset))
+                self._settle()
         self.completion_tokens += used
         return TurnDelta(_merged(parts), self.stopped, used)
 
@@ -162,6 +182,8 @@ class Turn:
                 self._take(event, parts)
         self._release_content(parts)
         self._closed = self.stopped = True
+        if self._alignment is not None:
+            self._alignment.settle(self._searched if self._cut else None)
         return _merged(parts)
 
     def _begin(self) -> list[Piece | CallPart]:
@@ -174,23 +196,39 @@ class Turn:
                     self._take(event, parts)
         return parts
 
-    def _add(self, token_id: int, parts: list[Piece | CallPart]) -> None:
+    def _add(self, token_id: int, parts: list[Piece | CallPart]) -> Channel | None:
+        """Take a token; what it is part of, None for one that ends the answer."""
         was_inside = self._splitter.inside
+        calling = self._calling
+        in_call = calling is not None and calling.inside
         if token_id in self._ends:
             self.stopped = True
             self.stop_text = self._ends_as_text.get(token_id, "")
-            return
-        if self._splitter.is_tag(token_id):
+            return None
+        if tag := self._splitter.is_tag(token_id):
             self._emit(self._splitter.feed(self._detokenizer.flush()), parts)
             self._emit(self._splitter.switch(token_id), parts)
-        elif self._calling and not was_inside and self._calling.is_marker(token_id):
+        elif calling and not was_inside and calling.is_marker(token_id):
             self._emit(self._splitter.feed(self._detokenizer.flush()), parts)
             self._emit(self._splitter.interrupt(), parts)
-            for event in self._calling.marker(token_id):
+            for event in calling.marker(token_id):
                 self._take(event, parts)
+            in_call = True
         elif token_id not in self._silent:
-            self._emit(self._splitter.feed(self._detokenizer.add(token_id)), parts)
+            text = self._detokenizer.add(token_id)
+            self._written += len(text)
+            self._emit(self._splitter.feed(text), parts)
         self.reasoning_tokens += was_inside and self._splitter.inside
+        if tag or was_inside or self._splitter.inside:
+            return "r"
+        return "x" if in_call or (calling is not None and calling.inside) else "c"
+
+    def _settle(self) -> None:
+        """Say which tokens are certain after the last one."""
+        assert self._alignment is not None
+        held = self._stops.held or self._detokenizer.holding or self._splitter.holding
+        held = held or (self._calling is not None and self._calling.holding)
+        self._alignment.settle(self._searched if self._cut or held else None)
 
     def _emit(self, runs: Iterable[Run], parts: list[Piece | CallPart]) -> None:
         for text, channel in runs:
@@ -231,14 +269,16 @@ class Turn:
 
     def _take_prose(self, text: str, parts: list[Piece | CallPart]) -> None:
         found = self._stops.feed(text)
+        self._searched += len(found.text)
         if found.text:
             parts.append(Piece(found.text, self._last_kind, "c"))
         if found.matched is not None:
-            self._closed = self.stopped = True
+            self._closed = self.stopped = self._cut = True
             self.stop_text = found.matched
 
     def _release_content(self, parts: list[Piece | CallPart]) -> None:
         text = self._stops.flush()
+        self._searched += len(text)
         if text and not self._closed:
             parts.append(Piece(text, self._last_kind, "c"))
 

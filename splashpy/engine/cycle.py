@@ -16,11 +16,13 @@ from time import perf_counter
 import mlx.core as mx
 
 from splashpy.drafting.drafter import DraftSampling, Proposal
-from splashpy.engine.constraint import constrained
+from splashpy.engine.constraint import constrained, rules_within
 from splashpy.engine.decision import decide, read
+from splashpy.engine.ranking import rank_decided
 from splashpy.engine.request import TokensCommitted
 from splashpy.engine.sequence import Sequence
 from splashpy.models.target import Forward, Target
+from splashpy.verification.logprobs import Ranking, read_ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class InFlight:
     rows: int
     proposal: Proposal
     decision: mx.array
+    ranking: Ranking
     features: mx.array | None
     started: float
     drafted_at: float
@@ -54,7 +57,7 @@ def launch(sequence: Sequence, target: Target) -> InFlight:
     block = mx.concatenate([sequence.anchor[None], proposal.token_ids])
     forward = target.forward(sequence.state, block, rows=block.shape[0])
     flight = judge(sequence, proposal, forward, position, (started, drafted_at))
-    mx.async_eval(flight.decision)
+    mx.async_eval(flight.decision, *flight.ranking)
     return flight
 
 
@@ -74,14 +77,22 @@ def judge(
         position: of the anchor.
         times: when the cycle began, and when its draft was made.
     """
-    logits = constrained(sequence, forward.logits[: len(proposal) + 1], proposal)
+    own = forward.logits[: len(proposal) + 1]
+    logits = constrained(sequence, own, proposal)
     decision = decide(sequence, logits, proposal, position)
+    ranking = rank_decided(sequence, own, decision)
     sequence.anchor = decision[-1]  # right where nothing was drafted; settle knows
     sequence.launched += 1
     rows = sequence.state.length - position
-    features = forward.features
     return InFlight(
-        sequence.cycle, position, rows, proposal, decision, features, *times
+        sequence.cycle,
+        position,
+        rows,
+        proposal,
+        decision,
+        ranking,
+        forward.features,
+        *times,
     )
 
 
@@ -118,6 +129,7 @@ def settle(sequence: Sequence, flight: InFlight) -> TokensCommitted:
         draft_seconds=flight.drafted_at - flight.started,
         verify_seconds=now - flight.drafted_at,
         at=now,
+        logprobs=read_ranking(flight.ranking, run),
     )
 
 
@@ -130,5 +142,5 @@ def draft_sampling(sequence: Sequence) -> DraftSampling:
         position=sequence.state.length + 1,
         cycle=sequence.cycle,
         coupled=request.seeded,
-        grammar=sequence.grammar,
+        grammar=rules_within(sequence, sequence.drafter.block_size),
     )

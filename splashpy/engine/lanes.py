@@ -171,7 +171,7 @@ class Lanes:
         bound = [task for task in writers if task.request.grammar is not None]
         free = [task for task in writers if task.request.grammar is None]
         cohorts = [group for group in (free, bound) if group]
-        if not self._target.shares():
+        if len(writers) > 1 and not self._target.shares():
             cohorts = [[task] for task in writers]
         self._turn += 1
         return cohorts[self._turn % len(cohorts)]

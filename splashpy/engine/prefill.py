@@ -18,16 +18,19 @@ from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import empty_proposal
 from splashpy.engine.constraint import constrained
 from splashpy.engine.decision import decide, read
+from splashpy.engine.ranking import rank_decided, rank_prompt, read_prompt
 from splashpy.engine.request import PrefillProgress
 from splashpy.engine.reuse import keep_places, next_stop
 from splashpy.engine.sequence import Sequence
 from splashpy.errors import RequestCancelled
 from splashpy.models.target import Target
+from splashpy.verification.logprobs import TokenLogprob, read_ranking
 
 FIRST_CHUNK = 256
 LARGEST_CHUNK = 2048
 SMALLEST_CHUNK = 32
 _CHUNK_SECONDS = 1.0
+_RANKED_CHUNK = 128  # rows whose logits are kept together, where they are asked for
 
 
 def prefill(
@@ -60,7 +63,8 @@ def prefill(
     started = perf_counter()
     sequence.drafter.observe(sequence.drafter_state, prompt[: sequence.cached], None, 0)
     yield _progress(sequence, started)
-    chunk, rate = FIRST_CHUNK, 0.0
+    ranked = sequence.request.prompt_logprobs is not None
+    chunk, rate = (_RANKED_CHUNK if ranked else FIRST_CHUNK), 0.0
     while sequence.state.length < len(prompt):
         if cancelled():
             raise RequestCancelled
@@ -68,11 +72,11 @@ def prefill(
             chunk = next_chunk(rate * share())
         began, position = perf_counter(), sequence.state.length
         ids = prompt[position : chunk_end(position, chunk, next_stop(sequence))]
-        _read_chunk(sequence, target, ids)
+        logprobs = _read_chunk(sequence, target, ids)
         keep_places(sequence, cache)
-        if len(ids) == chunk:
+        if len(ids) == chunk and not ranked:
             rate = len(ids) / (perf_counter() - began)
-        yield _progress(sequence, started)
+        yield _progress(sequence, started, logprobs)
 
 
 def next_chunk(tokens_per_second: float) -> int:
@@ -86,43 +90,54 @@ def chunk_end(position: int, chunk: int, stop: int) -> int:
     return min((position // chunk + 1) * chunk, stop)
 
 
-def _read_chunk(sequence: Sequence, target: Target, ids: tuple[int, ...]) -> None:
-    prompt = sequence.request.token_ids
-    position = sequence.state.length
-    last = position + len(ids) == len(prompt) and not sequence.request.prefill_only
-    forward = target.forward(
-        sequence.state, mx.array(ids, dtype=mx.int32), rows=1 if last else 0
-    )
+def _read_chunk(
+    sequence: Sequence, target: Target, ids: tuple[int, ...]
+) -> tuple[TokenLogprob, ...]:
+    """Read a part of the prompt; what was asked about the tokens after its rows."""
+    request, position = sequence.request, sequence.state.length
+    last = position + len(ids) == len(request.token_ids) and not request.prefill_only
+    rows = 1 if last else 0
+    if request.prompt_logprobs is not None:
+        rows = len(ids)
+    forward = target.forward(sequence.state, mx.array(ids, dtype=mx.int32), rows=rows)
     sequence.drafter.observe(sequence.drafter_state, ids, forward.features, position)
-    pending = [*sequence.state.arrays]
+    ranking = rank_prompt(sequence, forward.logits, position) if rows else ()
+    pending = [*sequence.state.arrays, *ranking]
     if forward.features is not None:
         pending.append(forward.features)
     if last:
-        sequence.anchor = mx.array(prompt[-1], dtype=mx.int32)
-        nothing = empty_proposal()
-        logits = constrained(sequence, forward.logits, nothing)
-        decision = decide(sequence, logits, nothing, sequence.state.length - 1)
-        mx.eval(decision, pending)
-        _commit_first(sequence, decision)
+        _decide_first(sequence, forward.logits[-1:], pending)
     else:
         mx.eval(pending)
+    return read_prompt(sequence, ranking, position, len(ids))
 
 
-def _commit_first(sequence: Sequence, decision: mx.array) -> None:
-    last = len(sequence.request.token_ids) - 1
+def _decide_first(
+    sequence: Sequence, logits: mx.array, pending: list[mx.array]
+) -> None:
+    """Evaluate the last part of the prompt and commit the token after it."""
+    prompt = sequence.request.token_ids
+    sequence.anchor = mx.array(prompt[-1], dtype=mx.int32)
+    nothing, last = empty_proposal(), len(prompt) - 1
+    rows = constrained(sequence, logits, nothing)
+    decision = decide(sequence, rows, nothing, last)
+    ranking = rank_decided(sequence, logits, decision)
+    mx.eval(decision, pending, *ranking)
     run = sequence.commit(read(decision, last).run)
+    sequence.first = read_ranking(ranking, run)
     sequence.anchor = decision[-1]
     sequence.launched = 1
-    sequence.drafter.observe(
-        sequence.drafter_state, run, None, len(sequence.request.token_ids)
-    )
+    sequence.drafter.observe(sequence.drafter_state, run, None, len(prompt))
 
 
-def _progress(sequence: Sequence, started: float) -> PrefillProgress:
+def _progress(
+    sequence: Sequence, started: float, logprobs: tuple[TokenLogprob, ...] = ()
+) -> PrefillProgress:
     return PrefillProgress(
         id=sequence.request.id,
         total=len(sequence.request.token_ids),
         cached=sequence.cached,
         processed=sequence.state.length,
         elapsed_seconds=perf_counter() - started,
+        logprobs=logprobs,
     )

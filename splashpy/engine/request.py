@@ -13,6 +13,8 @@ from splashpy.cache.lookup import Lookup
 from splashpy.cache.plan import UNMARKED, Marks
 from splashpy.errors import SplashError
 from splashpy.verification.grammar import Grammar
+from splashpy.verification.logprobs import TokenLogprob
+from splashpy.verification.reasoning import ReasoningLimit
 from splashpy.verification.sampling import SamplingParams
 
 TokenSource = Literal["a", "t", "l"]
@@ -36,8 +38,13 @@ class GenerationRequest:
         draft: False decodes one token at a time.
         prefill_only: read the prompt, answer nothing.
         grammar: what the answer must follow, at its beginning; None leaves it free.
+        reasoning: how long it may reason; None: as long as it likes.
         marks: places of the prompt that other prompts may share.
         foreground: runs before requests that wait.
+        logprobs: report how likely every token was, with so many alternatives; None
+            reports nothing.
+        prompt_logprobs: the same for the tokens of the prompt, which is read as a
+            whole for it.
     """
 
     id: str
@@ -50,8 +57,11 @@ class GenerationRequest:
     draft: bool = True
     prefill_only: bool = False
     grammar: Grammar | None = None
+    reasoning: ReasoningLimit | None = None
     marks: Marks = UNMARKED
     foreground: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +82,25 @@ class LookedUp:
 
 @dataclass(frozen=True, slots=True)
 class PrefillProgress:
-    """``processed`` of ``total`` prompt tokens are read, ``cached`` were restored."""
+    """``processed`` of ``total`` prompt tokens are read, ``cached`` were restored.
+
+    ``logprobs`` are of the tokens read since the last one, where they were asked for.
+    """
 
     id: str
     total: int
     cached: int
     processed: int
     elapsed_seconds: float
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TokensCommitted:
     """What one cycle committed; ``cycle`` 0 is the token the prefill produced.
 
-    ``at`` is the engine thread's ``perf_counter`` when the tokens were read.
+    ``at`` is the engine thread's ``perf_counter`` when the tokens were read;
+    ``logprobs`` has an entry per token where they were asked for.
     """
 
     id: str
@@ -97,6 +112,7 @@ class TokensCommitted:
     draft_seconds: float
     verify_seconds: float
     at: float
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +126,7 @@ class Finished:
         cached_tokens: of those, restored instead of computed.
         queue_seconds: accepted to started.
         prefill_seconds: started to first token.
+        mask_seconds: spent on what a grammar allows, while the target computed.
     """
 
     id: str
@@ -118,6 +135,7 @@ class Finished:
     cached_tokens: int
     queue_seconds: float
     prefill_seconds: float
+    mask_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from splashpy.cache.stored_run import Place
 from splashpy.drafting.drafter import Drafter
 from splashpy.engine.request import GenerationRequest
 from splashpy.models.state import TargetState
-from splashpy.verification.grammar import Grammar
+from splashpy.verification.logprobs import TokenLogprob
+from splashpy.verification.reasoning import AnswerRules, LimitedReasoning
 
 
 @dataclass(slots=True)
@@ -39,6 +40,8 @@ class Sequence:
         grammar: what may follow the committed tokens; None leaves it free.
         plan: places of the prompt still to be kept for later requests.
         places: those that were.
+        mask_seconds: spent on what the grammar allows.
+        first: about the token the prefill produced, where that is asked for.
     """
 
     request: GenerationRequest
@@ -53,11 +56,14 @@ class Sequence:
     cached: int = 0
     plan: dict[int, Kind] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
-    grammar: Grammar | None = field(init=False, default=None)
+    grammar: AnswerRules | None = field(init=False, default=None)
+    first: tuple[TokenLogprob, ...] = ()
+    mask_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.request.grammar is not None:
-            self.grammar = self.request.grammar.fork()
+        grammar, limit = self.request.grammar, self.request.reasoning
+        grammar = None if grammar is None else grammar.fork()
+        self.grammar = grammar if limit is None else LimitedReasoning(limit, grammar)
 
     @property
     def emitted(self) -> int:

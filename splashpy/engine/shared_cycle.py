@@ -51,7 +51,8 @@ def launch_together(
             flights.append(judge(*each, (started, drafted_at)))
         except SplashError as error:
             flights.append(error)
-    mx.eval([each.decision for each in flights if isinstance(each, InFlight)])
+    launched = [each for each in flights if isinstance(each, InFlight)]
+    mx.eval([(each.decision, *each.ranking) for each in launched])
     return flights
 
 

@@ -9,11 +9,12 @@ gives ``Finished``. A step that raises ends the task: what it computed is not ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import Drafter
+from splashpy.engine.constraint import rules_within
 from splashpy.engine.cycle import InFlight, launch, settle
 from splashpy.engine.prefill import prefill
 from splashpy.engine.request import (
@@ -78,6 +79,9 @@ class Task:
         self.ended = False
         self._reason: Reason
         self.budget, self._reason = _budget(request, means.target.facts.context_max)
+        if request.prompt_logprobs is not None:
+            # Every row of the prompt has to be computed.
+            means = replace(means, cache=None)
         self._means = means
         self._cancelled = cancelled
         self._share = share
@@ -206,6 +210,7 @@ class Task:
             cached_tokens=self.sequence.cached if self.sequence else 0,
             queue_seconds=self._queue_seconds,
             prefill_seconds=self._first - self._started,
+            mask_seconds=self.sequence.mask_seconds if self.sequence else 0.0,
         )
 
 
@@ -230,9 +235,9 @@ def answer_room(prompt: int, context_max: int, *, prefill_only: bool) -> int:
 def _may_go_ahead(sequence: Sequence, flight: InFlight) -> bool:
     """Whether the next cycle is a plain step, whatever the one in flight commits.
 
-    Under a grammar, what it commits decides what may follow.
+    Where rules apply, what it commits decides what may follow.
     """
-    if sequence.grammar is not None:
+    if rules_within(sequence, 1) is not None:
         return False
     certain = not len(flight.proposal) and sequence.launched < sequence.budget
     return certain and sequence.drafter.idle(sequence.drafter_state)
@@ -257,4 +262,5 @@ def _first_token(sequence: Sequence, at: float) -> TokensCommitted:
         draft_seconds=0.0,
         verify_seconds=0.0,
         at=at,
+        logprobs=sequence.first,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from splashpy.dialogue.turn import CallPart, Turn
 from splashpy.engine.request import (
@@ -18,7 +18,10 @@ from splashpy.engine.request import (
 )
 from splashpy.errors import ContextLengthError, SplashError
 from splashpy.host.counts import SpecCounts
+from splashpy.host.form import is_met
+from splashpy.host.ranked import RankedTokens
 from splashpy.protocol import (
+    Constraint,
     Cycle,
     Done,
     Event,
@@ -27,6 +30,7 @@ from splashpy.protocol import (
     Piece,
     Prefill,
     Queued,
+    RankedToken,
     Timing,
     ToolDelta,
     Usage,
@@ -43,12 +47,19 @@ class Answer:
         turn: its text so far.
         stop_engine: called when the text is complete before the engine knows it.
         return_token_ids: repeat token ids in every cycle event.
+        ranked: how likely tokens were; None where nobody asked.
+        constraint: what the answer has to look like; None: anything.
+        reasons_anyway: the model could not be told not to reason.
     """
 
     id: str
     turn: Turn
     stop_engine: Callable[[str], None]
     return_token_ids: bool = False
+    ranked: RankedTokens | None = None
+    constraint: Constraint | None = None
+    reasons_anyway: bool = False
+    content: list[str] = field(default_factory=list)
     counts: SpecCounts = field(default_factory=SpecCounts)
     prompt_tokens: int = 0
     stopped: bool = False
@@ -67,6 +78,7 @@ class Answer:
                 cached=event.cached,
                 processed=event.processed,
                 elapsed_ms=1e3 * event.elapsed_seconds,
+                logprobs=self.ranked.prompt(event.logprobs) if self.ranked else (),
             )
         elif isinstance(event, TokensCommitted):
             if not self.stopped:
@@ -79,7 +91,10 @@ class Answer:
     def _cycle(self, event: TokensCommitted) -> Iterator[Event]:
         delta = self.turn.feed(event.token_ids, event.sources)
         committed = delta.tokens_used
+        if self.ranked:
+            self.ranked.add(event.logprobs[:committed])
         accepted = min(event.accepted, committed)
+        self.counts.looked_up += event.sources[:committed].count("l")
         if event.cycle:
             self.counts.note(
                 drafted=event.drafted, accepted=accepted, committed=committed
@@ -91,6 +106,7 @@ class Answer:
         if delta.stopped:
             self.stopped = True
             self.stop_engine(self.id)
+        self._keep(delta.parts)
         pieces, later = _split(delta.parts)
         yield Cycle(
             id=self.id,
@@ -102,12 +118,18 @@ class Answer:
             verify_ms=1e3 * event.verify_seconds,
             pieces=pieces,
             token_ids=event.token_ids[:committed] if self.return_token_ids else (),
+            logprobs=self._settled(),
         )
         yield from self._rest(later)
 
     def _finish(self, event: Finished) -> Iterator[Event]:
         reason: FinishReason = "stop" if self.stopped else event.reason
-        yield from self._rest(self.turn.finish(reason))
+        parts = self.turn.finish(reason)
+        self._keep(parts)
+        if logprobs := self._settled():
+            pieces, parts = _split(parts)
+            yield replace(self._text(pieces), logprobs=logprobs)
+        yield from self._rest(parts)
         if reason == "stop" and self.turn.calls:
             reason = "tool_calls"
         waited = event.queue_seconds + event.prefill_seconds
@@ -115,6 +137,8 @@ class Answer:
             id=self.id,
             reason=reason,
             stop_text=self.turn.stop_text,
+            valid=self._valid(reason),
+            reasons_anyway=self.reasons_anyway,
             usage=Usage(
                 prompt=event.prompt_tokens,
                 cached=event.cached_tokens,
@@ -127,6 +151,7 @@ class Answer:
                 ttft_ms=1e3 * waited if self.first_emission else 0.0,
                 decode_ms=1e3 * (self.last_at - self.first_at),
                 first_emission_tokens=self.first_emission,
+                mask_ms=1e3 * event.mask_seconds,
             ),
             spec=self.counts.to_spec(),
         )
@@ -152,7 +177,22 @@ class Answer:
             ended=part.ended,
         )
 
-    def _text(self, pieces: tuple[Piece, ...]) -> Event:
+    def _keep(self, parts: tuple[Piece | CallPart, ...]) -> None:
+        """Remember the content, where it has to be looked at in the end."""
+        if self.constraint is not None:
+            pieces = (part for part in parts if isinstance(part, Piece))
+            self.content += [piece.text for piece in pieces if piece.channel == "c"]
+
+    def _valid(self, reason: FinishReason) -> bool | None:
+        if self.constraint is None or reason == "tool_calls":
+            return None
+        whole = reason == "stop" and not self.turn.stop_text
+        return whole and is_met(self.constraint, "".join(self.content))
+
+    def _settled(self) -> tuple[RankedToken, ...]:
+        return self.ranked.take(self.turn.settled()) if self.ranked else ()
+
+    def _text(self, pieces: tuple[Piece, ...]) -> Cycle:
         return Cycle(
             id=self.id,
             i=self.counts.cycles,

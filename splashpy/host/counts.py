@@ -16,6 +16,7 @@ class SpecCounts:
         cycles: verify passes.
         drafted: tokens proposed.
         accepted: proposed tokens that were committed.
+        looked_up: those of them that prompt lookup proposed.
         committed: tokens produced after the prefill token.
         hist: hist[n - 1] counts the cycles that committed n tokens.
         drafted_per_position: cycles that proposed a token at draft position i + 1.
@@ -25,6 +26,7 @@ class SpecCounts:
     cycles: int = 0
     drafted: int = 0
     accepted: int = 0
+    looked_up: int = 0
     committed: int = 0
     hist: list[int] = field(default_factory=list)
     drafted_per_position: list[int] = field(default_factory=list)
@@ -56,6 +58,7 @@ class SpecCounts:
             cycles=self.cycles,
             drafted=self.drafted,
             accepted=self.accepted,
+            looked_up=self.looked_up,
             tau=self.tau,
             hist=tuple(self.hist),
             accepted_per_position=tuple(self.accepted_per_position),

@@ -31,6 +31,7 @@ from splashpy.host.answer import Answer, failure
 from splashpy.host.device import device, memory_bytes
 from splashpy.host.lookups import describe
 from splashpy.host.model import Speech, resolve_request
+from splashpy.host.ranked import RankedTokens
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Command, Event
 from splashpy.version import __version__
@@ -185,6 +186,7 @@ class Host:
                 bos=_spelled(speech, speech.tokenizer.bos_token_id),
                 eos=_spelled(speech, min(speech.tokenizer.eos_token_ids, default=None)),
                 template=speech.template.source,
+                lanes=loaded.lanes,
             )
         )
 
@@ -197,11 +199,19 @@ class Host:
         context = self._context_max or speech.context_max
         length = len(prompt.token_ids)
         answer_room(length, context, prefill_only=command.prefill_only)
+        turn = speech.turn(command, prompt, request.stop_token_ids)
+        ranked = None
+        if request.logprobs is not None or request.prompt_logprobs is not None:
+            turn.align()
+            ranked = RankedTokens(speech.tokenizer)
         self._answers[command.id] = Answer(
             id=command.id,
-            turn=speech.turn(command, prompt, request.stop_token_ids),
+            turn=turn,
             stop_engine=self._engine.cancel,
             return_token_ids=command.return_token_ids,
+            ranked=ranked,
+            constraint=command.constraint,
+            reasons_anyway=speech.reasons_anyway(command),
         )
         self._emit(protocol.Accepted(id=command.id, prompt=length))
         if self._lookups is not None:

@@ -37,9 +37,12 @@ from splashpy.errors import ConstraintError, UsageError
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Sampling
 from splashpy.verification.grammar import Grammar
+from splashpy.verification.reasoning import ReasoningLimit
 from splashpy.verification.sampling import SamplingParams
 
 _BAN = -1e9  # added to a logit, leaves no chance to a token
+_BRIDGE = "\n"  # between reasoning that is cut short and its end
+_ANSWER_ROOM = 1024  # tokens of the answer that reasoning may not use
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ class Speech:
         Raises:
             ConstraintError: it cannot be used, or not after this prompt.
         """
-        if command.constraint is None:
+        if command.constraint is None or self.forced_words(command):
             return None
         after = None
         if prompt.opens_reasoning:
@@ -214,7 +217,39 @@ class Speech:
                     why="its vocabulary has no token that ends the reasoning",
                     fix=["switch reasoning off for this request"],
                 )
-        return self.grammars.compile(command.constraint, after)
+        return self.grammars.compile(
+            command.constraint, after, self._call_token(command)
+        )
+
+    def reasoning_limit(
+        self, command: protocol.Generate, prompt: Prompt
+    ) -> ReasoningLimit | None:
+        """How long the answer may reason; None: as long as it likes.
+
+        A budget leaves room for an answer: 1024 tokens, or a quarter of what there is.
+        It needs tags that are tokens of their own, since it is kept token by token.
+        """
+        tags = reasoning_tags(self.tokenizer, self.template)
+        budget = command.reasoning_budget
+        if budget is None or not command.messages or not tags or tags.close_id is None:
+            return None
+        if budget < 0:
+            raise UsageError(f"reasoning_budget is {budget}; allowed: 0 or more")
+        closing = (*self.tokenizer.encode_literal(_BRIDGE), tags.close_id)
+        room = self.context_max - len(prompt.token_ids)
+        room = min(room, command.max_tokens or room)
+        kept = min(_ANSWER_ROOM, room // 4) + len(closing)
+        return ReasoningLimit(
+            tokens=max(min(budget, room - kept), 0),
+            closing=closing,
+            opener=tags.open_id,
+            inside=prompt.opens_reasoning,
+        )
+
+    def reasons_anyway(self, command: protocol.Generate) -> bool:
+        """Whether reasoning shall be off and the model has no switch for it."""
+        off = command.effort == "none" and bool(command.messages)
+        return off and "none" not in self.effort_levels and bool(self.reasoning_tags)
 
     def stop_ids(self, command: protocol.Generate, prompt: Prompt) -> frozenset[int]:
         """Tokens that end the answer, beside those the command names."""
@@ -231,6 +266,26 @@ class Speech:
             return ()
         token_id = self.tokenizer.control_id(form.region[0])
         return () if token_id is None else (token_id,)
+
+    def _call_token(self, command: protocol.Generate) -> int | None:
+        """The token a constrained answer may begin with to be a call instead.
+
+        None where no call may be the answer.
+
+        Raises:
+            ConstraintError: no single token begins a call.
+        """
+        form = self.tool_format
+        if not command.tools or command.tool_choice == "none" or form is None:
+            return None
+        token_id = self.tokenizer.control_id(form.region[0])
+        if token_id is None:
+            raise ConstraintError(
+                "the answer cannot be constrained while tools may be called",
+                why="this model begins a call with no token of its own",
+                fix=['set "tool_choice" to "none", or leave the tools out'],
+            )
+        return token_id
 
     def _conversation(self, command: protocol.Generate | protocol.Count) -> Prompt:
         arguments: dict[str, Any] = {
@@ -309,8 +364,11 @@ def resolve_request(
         draft=command.draft,
         prefill_only=command.prefill_only,
         grammar=speech.grammar(command, prompt),
+        reasoning=speech.reasoning_limit(command, prompt),
         marks=speech.marks(command, prompt),
         foreground=command.foreground,
+        logprobs=command.logprobs,
+        prompt_logprobs=command.prompt_logprobs,
     )
 
 

@@ -83,4 +83,5 @@ def merge(first: Event, second: Event) -> Cycle | None:
         verify_ms=first.verify_ms + second.verify_ms,
         pieces=(*first.pieces, *second.pieces),
         token_ids=(*first.token_ids, *second.token_ids),
+        logprobs=(*first.logprobs, *second.logprobs),
     )

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from splashpy.protocol import Cycle, Generate, Prefill, ToolDelta
+from splashpy.protocol import Cycle, Generate, Prefill, RankedToken, ToolDelta
 from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
+from splashpy.server.logprobs import chat_logprobs, read_chat
 from splashpy.server.outcome import (
     Outcome,
     extension,
@@ -26,8 +27,8 @@ from splashpy.server.reading import (
     read_budget,
     read_effort,
     read_progress,
+    read_reasoning_budget,
     read_sampling,
-    refuse_logprobs,
     refuse_media,
     unsupported,
 )
@@ -48,6 +49,7 @@ class ChatOptions:
         model: name the answer carries.
         usage_chunk: end a stream with a chunk of counts.
         token_ids: show the ids of tokens.
+        logprobs: and how likely they were.
         timings: in every chunk of a stream.
         reasoning: in a field of its own, nowhere, or with its tags in the content.
     """
@@ -55,6 +57,7 @@ class ChatOptions:
     model: str
     usage_chunk: bool = False
     token_ids: bool = False
+    logprobs: bool = False
     timings: bool = False
     reasoning: str = "split"
 
@@ -74,6 +77,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
         model=endpoint.served_model(body.text("model")),
         usage_chunk=body.object("stream_options").flag("include_usage"),
         token_ids=command.return_token_ids,
+        logprobs=command.logprobs is not None,
         timings=body.flag("timings_per_token"),
         reasoning=_reasoning_form(body),
     )
@@ -98,7 +102,6 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
     if not messages:
         raise ApiError("invalid_value", "messages is empty", param="messages")
     refuse_media(messages, "messages")
-    refuse_logprobs(body, "logprobs", "top_logprobs")
     if "audio" in body.items("modalities"):
         raise unsupported("modalities", "audio")
     offer = read_offer(body)
@@ -112,7 +115,9 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
         parallel_tool_calls=offer.parallel,
         options=options,
         continue_final=body.flag("continue_final_message"),
-        constraint=read_constraint(body, tools=offer.callable),
+        constraint=read_constraint(body),
+        reasoning_budget=read_reasoning_budget(body),
+        logprobs=read_chat(body),
         sampling=read_sampling(body),
         effort=effort,
         max_tokens=read_budget(body, *BUDGETS),
@@ -176,14 +181,15 @@ class ChatShape:
         if isinstance(event, ToolDelta):
             yield from self._call(outcome, event)
             return
-        token_ids = event.token_ids if self._options.token_ids else ()
+        told = event.token_ids or event.logprobs
+        about = self._about_tokens(event.token_ids, event.logprobs) if told else {}
         for channel, text in _runs(event):
             delta = self._delta(channel, text)
             if delta:
-                yield self._chunk(delta, token_ids=token_ids)
-                token_ids = ()
-        if token_ids:
-            yield self._chunk({}, token_ids=token_ids)
+                yield self._chunk(delta, about=about)
+                about = {}
+        if about:
+            yield self._chunk({}, about=about)
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """An empty chunk: idle timers of clients see it, comments they do not."""
@@ -255,9 +261,20 @@ class ChatShape:
             "logprobs": None,
             "finish_reason": outcome.finish,
         }
+        return choice | self._about_tokens(outcome.token_ids, outcome.ranked)
+
+    def _about_tokens(
+        self, token_ids: Sequence[int], ranked: Sequence[RankedToken]
+    ) -> dict[str, Any]:
+        """The fields of a choice that tell of single tokens, where they are wanted."""
+        found: dict[str, Any] = {}
         if self._options.token_ids:
-            choice["token_ids"] = outcome.token_ids
-        return choice
+            found["token_ids"] = list(token_ids)
+        hidden = "r" if self._options.reasoning == "hidden" else ""
+        shown = [token for token in ranked if token.channel != hidden]
+        if self._options.logprobs:
+            found["logprobs"] = chat_logprobs(shown)
+        return found
 
     def _call(self, outcome: Outcome, event: ToolDelta) -> Iterator[bytes]:
         if event.name:
@@ -308,16 +325,15 @@ class ChatShape:
         finish: str | None = None,
         *,
         top: dict[str, Any] | None = None,
-        token_ids: tuple[int, ...] = (),
+        about: dict[str, Any] | None = None,
     ) -> bytes:
         choice: dict[str, Any] = {
             "index": 0,
             "delta": delta,
             "logprobs": None,
             "finish_reason": finish,
+            **(about or {}),
         }
-        if token_ids:
-            choice["token_ids"] = list(token_ids)
         head = self._object("chat.completion.chunk")
         return data({**head, "choices": [choice], **self._now, **(top or {})})
 

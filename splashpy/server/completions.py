@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from splashpy.protocol import Cycle, Generate, Infill, Prefill, ToolDelta
@@ -15,6 +15,7 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
+from splashpy.server.logprobs import MOST, completion_logprobs, mean_logprob
 from splashpy.server.native import prompt_of
 from splashpy.server.outcome import (
     Outcome,
@@ -27,7 +28,6 @@ from splashpy.server.outcome import (
 from splashpy.server.reading import (
     read_progress,
     read_sampling,
-    refuse_logprobs,
     unsupported,
 )
 from splashpy.server.streaming import DONE, data
@@ -45,12 +45,18 @@ class CompletionOptions:
         usage_chunk: end a stream with a chunk of counts.
         timings: in every chunk of a stream.
         echoes: for each answer, what is put before it.
+        logprobs: tell how likely tokens were.
+        tries: answers to each prompt.
+        kept: those of them that are shown, the likeliest first where not all are.
     """
 
     model: str
     usage_chunk: bool
     timings: bool
     echoes: tuple[str, ...]
+    logprobs: bool = False
+    tries: int = 1
+    kept: int = 1
 
 
 def read(body: Fields, endpoint: Endpoint) -> Ask:
@@ -59,28 +65,33 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
     Raises:
         ApiError: it cannot be answered as asked.
     """
-    refuse_logprobs(body, "logprobs")
     count = body.integer("n", 1, _MOST_CHOICES) or 1
     best = body.integer("best_of", 1, _MOST_CHOICES)
     if best is not None and best < count:
         raise body.wrong("best_of", f"n or more, which is {count}", best)
-    if best is not None and best > count:
-        raise unsupported("best_of", "ranking answers")
+    tries = best or count
     stream = body.flag("stream")
     if stream and count > 1:
         raise ApiError("invalid_value", "n above 1 cannot be streamed", param="n")
+    if stream and tries > 1:
+        raise body.wrong("best_of", "1 in a stream", tries)
     raw = body.raw("prompt")
     prompts = prompt_of("" if raw is None else raw, "prompt")
     commands, echoes = [], []
     for prompt in prompts:
         command = _command(body, endpoint, prompt)
-        commands += repeated(command, count)
-        echoes += [_echo(body, prompt)] * count
+        if tries > count and command.logprobs is None:
+            command = replace(command, logprobs=0)  # to rank them by
+        commands += repeated(command, tries)
+        echoes += [_echo(body, prompt)] * tries
     options = CompletionOptions(
         model=endpoint.served_model(body.text("model")),
         usage_chunk=body.object("stream_options").flag("include_usage"),
         timings=body.flag("timings_per_token"),
         echoes=tuple(echoes),
+        logprobs=body.has("logprobs"),
+        tries=tries,
+        kept=count,
     )
     return Ask(
         commands=tuple(commands),
@@ -107,6 +118,8 @@ def _command(
     tokens = body.integer("max_tokens", 0)
     if tokens is None:
         tokens = _DEFAULT_TOKENS
+    logprobs = body.integer("logprobs", 0, MOST)
+    echoed = body.flag("echo") and gap is None
     command = Generate(
         id=new_id("", 32),
         prompt=prompt if isinstance(prompt, str) and gap is None else None,
@@ -118,6 +131,8 @@ def _command(
         prefill_only=tokens == 0,
         draft=body.flag("speculative", default=True),
         foreground=gap is not None or body.raw("priority") == "foreground",
+        logprobs=logprobs,
+        prompt_logprobs=logprobs if echoed else None,
     )
     return with_defaults(endpoint, command)
 
@@ -155,9 +170,10 @@ class CompletionShape:
         yield from self._begin(outcome)
         if isinstance(event, Cycle):
             text = "".join(piece.text for piece in event.pieces)
-            if text:
+            if text or event.logprobs:
+                ranked = completion_logprobs(event.logprobs, len(self._echo))
                 now = timings_so_far(outcome) if self._options.timings else {}
-                yield self._chunk(text, top=now)
+                yield self._chunk(text, logprobs=ranked, top=now)
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A chunk without text."""
@@ -188,11 +204,11 @@ class CompletionShape:
         """The whole answer."""
         done = outcomes[0].done
         assert done is not None
+        shown = self._shown(list(zip(outcomes, self._options.echoes, strict=True)))
         choices = [
             _choice(number, echo + outcome.content, outcome.finish)
-            for number, (outcome, echo) in enumerate(
-                zip(outcomes, self._options.echoes, strict=True)
-            )
+            | self._ranked(outcome, echo)
+            for number, (outcome, echo) in enumerate(shown)
         ]
         return {
             **self._head,
@@ -202,19 +218,50 @@ class CompletionShape:
             "splashpy": extension(done),
         }
 
+    def _shown(self, answers: list[tuple[Outcome, str]]) -> list[tuple[Outcome, str]]:
+        """The answers to be shown, for each prompt the likeliest of them."""
+        tries, kept = self._options.tries, self._options.kept
+        if kept == tries:
+            return answers
+        found: list[tuple[Outcome, str]] = []
+        for first in range(0, len(answers), tries):
+            group = answers[first : first + tries]
+            group.sort(key=lambda answer: -mean_logprob(answer[0].ranked))
+            found += group[:kept]
+        return found
+
+    def _ranked(self, outcome: Outcome, echo: str) -> dict[str, Any]:
+        if not self._options.logprobs:
+            return {}
+        prompt = completion_logprobs(outcome.prompt_ranked if echo else ())
+        answer = completion_logprobs(outcome.ranked, len(echo))
+        return {"logprobs": {name: prompt[name] + answer[name] for name in prompt}}
+
+    @property
+    def _echo(self) -> str:
+        """What is put before the answer that is being written."""
+        return self._options.echoes[max(self._number, 0)]
+
     def _begin(self, outcome: Outcome) -> Iterator[bytes]:
         if outcome.begun:
             return
         outcome.begun = True
         self._number += 1
-        echo = self._options.echoes[self._number]
-        if echo:
-            yield self._chunk(echo)
+        if self._echo:
+            ranked = completion_logprobs(outcome.prompt_ranked)
+            yield self._chunk(self._echo, logprobs=ranked)
 
     def _chunk(
-        self, text: str, finish: str | None = None, *, top: dict[str, Any] | None = None
+        self,
+        text: str,
+        finish: str | None = None,
+        *,
+        logprobs: dict[str, Any] | None = None,
+        top: dict[str, Any] | None = None,
     ) -> bytes:
         choice = _choice(max(self._number, 0), text, finish)
+        if self._options.logprobs:
+            choice["logprobs"] = logprobs
         return data({**self._head, "choices": [choice], **(top or {})})
 
 

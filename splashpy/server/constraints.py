@@ -1,32 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an answer must look like, in the words of every dialect.
 
-A request may say it once. The reasoning before an answer stays free.
+A request may say it once. The reasoning before an answer stays free, and where tools
+may be called, an answer may be a call instead.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from splashpy.protocol import Constraint
 from splashpy.server.errors import ApiError
 from splashpy.server.fields import Fields
-from splashpy.server.reading import unsupported
 
 _VLLM = "structured_outputs"
 _GUIDED = "guided_"
 
 
-def read_constraint(body: Fields, *, tools: bool = False) -> Constraint | None:
+def read_constraint(body: Fields) -> Constraint | None:
     """What a body of OpenAI's or llama.cpp's shape asks for; None leaves it free.
 
-    Args:
-        body: the request.
-        tools: the answer may be a call.
-
     Raises:
-        ApiError: the wrong form, several at once, or one beside tools.
+        ApiError: the wrong form, or several at once.
     """
     found = _native(body)
     for fields, prefix in ((body, _GUIDED), (body.object(_VLLM), "")):
@@ -34,21 +31,20 @@ def read_constraint(body: Fields, *, tools: bool = False) -> Constraint | None:
     if body.has("response_format"):
         form = body.object("response_format")
         found["response_format"] = read_format(form)
-    return _only(found, tools=tools)
+    return _only(found)
 
 
-def read_nested(form: Fields, place: str, *, tools: bool) -> Constraint | None:
+def read_nested(form: Fields, place: str) -> Constraint | None:
     """What an object that describes the form of an output asks for.
 
     Args:
         form: Responses' ``text.format`` or Anthropic's ``output_config.format``.
         place: its name in errors.
-        tools: the answer may be a call.
 
     Raises:
-        ApiError: the wrong form, or one beside tools.
+        ApiError: the wrong form.
     """
-    return _only({place: read_format(form)}, tools=tools)
+    return _only({place: read_format(form)})
 
 
 def read_format(form: Fields) -> Constraint | None:
@@ -111,7 +107,7 @@ def _vllm(fields: Fields, prefix: str) -> dict[str, Constraint | None]:
     return found
 
 
-def _only(found: dict[str, Constraint | None], *, tools: bool) -> Constraint | None:
+def _only(found: dict[str, Constraint | None]) -> Constraint | None:
     asked = {place: item for place, item in found.items() if item is not None}
     if not asked:
         return None
@@ -119,9 +115,7 @@ def _only(found: dict[str, Constraint | None], *, tools: bool) -> Constraint | N
     if len(asked) > 1:
         names = " and ".join(asked)
         raise ApiError("invalid_value", f"give only one of {names}", param=place)
-    if tools:
-        raise unsupported(place, "output of a given form beside tools")
-    return constraint
+    return replace(constraint, place=place)
 
 
 def _document(fields: Fields, name: str) -> dict[str, Any]:

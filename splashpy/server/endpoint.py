@@ -16,8 +16,6 @@ from splashpy.server.outcome import Outcome
 from splashpy.server.settings import ServerSettings
 from splashpy.version import __version__
 
-LANES = 1  # requests the engine runs at a time
-
 
 @dataclass(slots=True)
 class Endpoint:
@@ -55,14 +53,19 @@ class Endpoint:
         return f"splashpy-{__version__}-{self.settings.package_hash or 'unpackaged'}"
 
     @property
+    def lanes(self) -> int:
+        """Requests the engine runs at a time."""
+        return self.engine.facts.lanes if self.engine.facts else 1
+
+    @property
     def running(self) -> int:
         """Requests the engine works on."""
-        return min(self.active, LANES)
+        return min(self.active, self.lanes)
 
     @property
     def waiting(self) -> int:
         """Requests in the queue."""
-        return max(0, self.active - LANES)
+        return max(0, self.active - self.lanes)
 
     def admit(self) -> None:
         """Let a request in; ``release`` must follow.
@@ -72,7 +75,7 @@ class Endpoint:
         """
         if self.draining:
             raise ApiError("shutting_down", "the server is shutting down")
-        if self.active >= LANES + self.settings.max_queue:
+        if self.active >= self.lanes + self.settings.max_queue:
             self.metrics.add("requests_total", endpoint="any", outcome="rejected")
             raise ApiError(
                 "queue_full",
@@ -121,6 +124,12 @@ class Endpoint:
             return asked or most
         return min(asked, most)
 
+    def reasoning_budget(self, asked: int | None) -> int | None:
+        """Tokens of reasoning at most; None: no limit."""
+        most = self.settings.max_reasoning
+        limits = [limit for limit in (asked, most) if limit is not None]
+        return min(limits, default=None)
+
     def note_request(self, name: str, result: str, outcomes: list[Outcome]) -> None:
         """Count an ended request."""
         self.metrics.add("requests_total", endpoint=name, outcome=result)
@@ -139,4 +148,5 @@ def with_defaults(endpoint: Endpoint, command: Generate) -> Generate:
         sampling=endpoint.sampling(command.sampling),
         effort=endpoint.effort(command.effort),
         max_tokens=endpoint.budget(command.max_tokens),
+        reasoning_budget=endpoint.reasoning_budget(command.reasoning_budget),
     )

@@ -169,6 +169,11 @@ class Answering:
                 event = await self._admitted() if first else None
         except TooLongError as error:
             raise TooLongError(error.tokens, error.context, self._ask.param) from None
+        except ApiError as error:
+            constraint = running.command.constraint
+            if error.code == "unsupported_schema" and constraint is not None:
+                error.param = constraint.place
+            raise
         if event is not None:
             running.put_back(event)
 

@@ -15,7 +15,12 @@ from splashpy.server.errors import ApiError
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.message_shape import MessageShape
-from splashpy.server.reading import media, read_progress, read_sampling
+from splashpy.server.reading import (
+    media,
+    read_progress,
+    read_reasoning_budget,
+    read_sampling,
+)
 from splashpy.server.tools import Offer, check_offer, function_tool
 
 _DEFAULT_TOKENS = 4096
@@ -64,7 +69,8 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
         tool_name=offer.name,
         parallel_tool_calls=offer.parallel,
         options=options,
-        constraint=read_nested(form, place, tools=offer.callable),
+        constraint=read_nested(form, place),
+        reasoning_budget=read_reasoning_budget(body),
         continue_final=messages[-1]["role"] == "assistant",
         sampling=replace(sampling, stop=stops),
         effort=effort,

@@ -40,6 +40,7 @@ HISTOGRAMS: dict[str, str] = {
     "queue_seconds": "Waiting for the engine.",
     "prefill_seconds": "Reading the prompt.",
     "e2e_seconds": "From acceptance to the last token.",
+    "constraint_mask_seconds": "What answers of a given form may hold, per answer.",
     "inter_token_seconds": "Mean time between tokens of an answer.",
 }
 
@@ -96,6 +97,8 @@ class Metrics:
         if timing.first_emission_tokens:
             self.observe("ttft_seconds", timing.ttft_ms / 1e3)
             self.observe("e2e_seconds", (timing.ttft_ms + timing.decode_ms) / 1e3)
+        if done.valid is not None:
+            self.observe("constraint_mask_seconds", timing.mask_ms / 1e3)
         later = usage.completion - timing.first_emission_tokens
         if later > 0:
             self.observe("inter_token_seconds", timing.decode_ms / 1e3 / later)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from splashpy.protocol import Ready
-from splashpy.server.endpoint import LANES, Endpoint
+from splashpy.server.endpoint import Endpoint
 from splashpy.server.errors import ApiError
 from splashpy.version import __version__
 
@@ -138,6 +138,7 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
         "queue": {
             "running": endpoint.running,
             "waiting": endpoint.waiting,
+            "lanes": endpoint.lanes,
             "capacity": settings.max_queue,
         },
         "cache": {
@@ -199,7 +200,7 @@ def health(endpoint: Endpoint) -> dict[str, Any]:
 
 def readiness(endpoint: Endpoint) -> tuple[int, dict[str, Any]]:
     """``/ready``: whether a request could be admitted now, with the status for it."""
-    full = endpoint.active >= LANES + endpoint.settings.max_queue
+    full = endpoint.active >= endpoint.lanes + endpoint.settings.max_queue
     if endpoint.draining:
         reason = "draining"
     elif not _able(endpoint):
@@ -223,6 +224,7 @@ def prometheus(endpoint: Endpoint) -> str:
         "model_loaded": ("1 when the model is in memory.", float(engine.loaded)),
         "queue_waiting": ("Requests that wait.", endpoint.waiting),
         "requests_running": ("Requests the engine works on.", endpoint.running),
+        "lanes": ("Requests that may run at a time.", endpoint.lanes),
         "memory_active_bytes": ("Bytes MLX holds.", engine.memory.active),
         "memory_peak_bytes": ("Most bytes MLX held.", engine.memory.peak),
         "memory_cache_bytes": ("Bytes MLX keeps for reuse.", engine.memory.cache),
@@ -252,7 +254,7 @@ def properties(endpoint: Endpoint) -> dict[str, Any]:
             "n_ctx": facts.context_max,
             "params": {k: v for k, v in parameters.items() if v is not None},
         },
-        "total_slots": LANES,
+        "total_slots": endpoint.lanes,
         "model_path": endpoint.settings.model,
         "model_alias": endpoint.settings.served_names[0],
         "chat_template": facts.template,
@@ -270,7 +272,7 @@ def slots(endpoint: Endpoint, *, fail_when_busy: bool) -> list[dict[str, Any]]:
     Raises:
         ApiError: no slot is free, and that was asked.
     """
-    if fail_when_busy and endpoint.running >= LANES:
+    if fail_when_busy and endpoint.running >= endpoint.lanes:
         raise ApiError("queue_full", "no slot is free", status=503)
     return [
         {
@@ -278,5 +280,5 @@ def slots(endpoint: Endpoint, *, fail_when_busy: bool) -> list[dict[str, Any]]:
             "n_ctx": endpoint.engine.context,
             "is_processing": number < endpoint.running,
         }
-        for number in range(LANES)
+        for number in range(endpoint.lanes)
     ]

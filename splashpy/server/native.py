@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from splashpy.protocol import Cycle, Generate, Infill, Prefill, Sampling, ToolDelta
+from splashpy.protocol import (
+    Cycle,
+    Generate,
+    Infill,
+    Prefill,
+    RankedToken,
+    Sampling,
+    ToolDelta,
+)
 from splashpy.server.chat import repeated
 from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
@@ -15,8 +23,9 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
+from splashpy.server.logprobs import native_logprobs, read_native
 from splashpy.server.outcome import Outcome, prompt_progress, timings, timings_so_far
-from splashpy.server.reading import read_progress, read_sampling, refuse_logprobs
+from splashpy.server.reading import read_progress, read_sampling
 from splashpy.server.streaming import data
 
 _INFILL_TOKENS = 128
@@ -34,6 +43,7 @@ class NativeOptions:
         settings: ``generation_settings``.
         fields: the only fields wanted; None wants all.
         tokens: show the ids of tokens.
+        logprobs: and how likely they were.
         timings: in every event of a stream.
         indent: a line with less indentation is no part of the answer; 0: any is.
     """
@@ -44,6 +54,7 @@ class NativeOptions:
     fields: tuple[str, ...] | None
     tokens: bool
     timings: bool
+    logprobs: bool = False
     indent: int = 0
 
 
@@ -117,7 +128,6 @@ def _no_prompt(place: str) -> ApiError:
 def _read(
     body: Fields, endpoint: Endpoint, prompt: str | tuple[int, ...] | Infill
 ) -> Ask:
-    refuse_logprobs(body, "n_probs")
     count = body.integer("n_predict", -1)
     limit = body.number("t_max_predict_ms", 0)
     indent = body.integer("n_indent", 0)
@@ -136,6 +146,7 @@ def _read(
         max_tokens=None if count is None or count <= 0 else count,
         prefill_only=count == 0,
         return_token_ids=body.flag("return_tokens"),
+        logprobs=read_native(body),
         draft=body.flag("speculative", default=True),
         foreground=isinstance(prompt, Infill)
         or (typing and (count or 0) <= _INTERACTIVE_TOKENS),
@@ -148,6 +159,7 @@ def _read(
         settings=_settings(endpoint, command),
         fields=names,
         tokens=command.return_token_ids,
+        logprobs=command.logprobs is not None,
         timings=body.flag("timings_per_token"),
         indent=indent or 0,
     )
@@ -220,12 +232,12 @@ class NativeShape:
         if isinstance(event, ToolDelta):
             return
         text = "".join(piece.text for piece in event.pieces)
-        if not text and not event.token_ids:
+        if not text and not event.token_ids and not event.logprobs:
             return
         tokens = list(event.token_ids) if self._options.tokens else []
         part = {"content": text, "tokens": tokens, "stop": False, "index": 0}
         now = timings_so_far(outcome) if self._options.timings else {}
-        yield data(self._chosen({**part, **now}))
+        yield data(self._chosen(part | now | self._ranked(event.logprobs)))
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A comment, as llama.cpp sends; with the progress where it is wanted."""
@@ -278,7 +290,13 @@ class NativeShape:
             "stopping_word": done.stop_text,
             "tokens_cached": done.usage.cached,
             "timings": timings(done),
+            **self._ranked(outcome.ranked),
         }
+
+    def _ranked(self, tokens: Sequence[RankedToken]) -> dict[str, Any]:
+        if not self._options.logprobs:
+            return {}
+        return {"completion_probabilities": native_logprobs(tokens)}
 
     def _chosen(self, value: dict[str, Any]) -> dict[str, Any]:
         """The fields that were asked for, nested ones under their whole path."""

@@ -47,7 +47,7 @@ def read_chat(body: Fields, endpoint: Endpoint) -> Ask | dict[str, Any]:
         tool_name=offer.name,
         parallel_tool_calls=offer.parallel,
         continue_final=messages[-1]["role"] == "assistant",
-        constraint=_form(body, tools=offer.callable),
+        constraint=_form(body),
         **_common(body),
     )
     return _ask(body, endpoint, command, chat_text)
@@ -79,7 +79,7 @@ def read_generate(body: Fields, endpoint: Endpoint) -> Ask | dict[str, Any]:
         fields["messages"] = (*leading, {"role": "user", "content": prompt})
     command = Generate(
         id=new_id("", 32),
-        constraint=_form(body, tools=False),
+        constraint=_form(body),
         **fields,
     )
     return _ask(body, endpoint, command, generate_text)
@@ -138,19 +138,17 @@ def _sampling(options: Fields) -> Sampling:
     return found
 
 
-def _form(body: Fields, *, tools: bool) -> Constraint | None:
+def _form(body: Fields) -> Constraint | None:
     """What ``format`` asks for: the word ``json``, or a schema."""
     value = body.raw("format")
     if value is None or value == "":
         return None
-    if tools:
-        raise unsupported("format", "output of a given form beside tools")
     if value == "json":
-        return Constraint(kind="json_object")
+        return Constraint(kind="json_object", place="format")
     if not isinstance(value, dict):
         raise body.wrong("format", "json or a schema", value)
     schema = json.dumps(value, ensure_ascii=False)
-    return Constraint(kind="json_schema", text=schema)
+    return Constraint(kind="json_schema", text=schema, place="format")
 
 
 def _think(body: Fields) -> tuple[str | None, dict[str, Any]]:

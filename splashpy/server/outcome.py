@@ -11,6 +11,7 @@ from splashpy.protocol import (
     Done,
     Event,
     Prefill,
+    RankedToken,
     Spec,
     Timing,
     ToolDelta,
@@ -31,6 +32,7 @@ class Block:
         call_id: of the call, as the client sees it.
         index: of the call.
         whole: the call's arguments are complete.
+        ranked: tokens of the text, where they were asked for.
     """
 
     kind: BlockKind
@@ -39,6 +41,7 @@ class Block:
     call_id: str = ""
     index: int = 0
     whole: bool = True
+    ranked: list[RankedToken] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -49,6 +52,8 @@ class Outcome:
         call_prefix: how ids of calls begin in this dialect.
         blocks: text and calls in the order they were written.
         token_ids: of the answer, where they were asked for.
+        ranked: its tokens with their log-probabilities, likewise.
+        prompt_ranked: those of the prompt.
         prefill: how far the prompt was read.
         done: the end; None before it.
         limited: the server stopped it, for time or indentation.
@@ -63,6 +68,8 @@ class Outcome:
     call_prefix: str = "call_"
     blocks: list[Block] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
+    ranked: list[RankedToken] = field(default_factory=list)
+    prompt_ranked: list[RankedToken] = field(default_factory=list)
     prefill: Prefill | None = None
     done: Done | None = None
     limited: bool = False
@@ -81,10 +88,13 @@ class Outcome:
             for piece in event.pieces:
                 if piece.channel != "x":
                     self._add(piece.text, reasoning=piece.channel == "r")
+            self.ranked += event.logprobs
+            self._spread()
         elif isinstance(event, ToolDelta):
             self._add_call(event, new_id)
         elif isinstance(event, Prefill):
             self.prefill = event
+            self.prompt_ranked += event.logprobs
         elif isinstance(event, Done):
             self.done = event
 
@@ -135,6 +145,15 @@ class Outcome:
             self.blocks[-1].text += text
         else:
             self.blocks.append(Block(kind, text))
+
+    def _spread(self) -> None:
+        """Give tokens of the content to the text that is being written."""
+        texts = [block for block in self.blocks if block.kind == "text"]
+        if not texts or not self.ranked:
+            return
+        given = sum(len(block.ranked) for block in texts)
+        content = [token for token in self.ranked if token.channel == "c"]
+        texts[-1].ranked += content[given:]
 
     def _add_call(self, event: ToolDelta, new_id: str) -> None:
         if event.name:
@@ -235,17 +254,31 @@ def extension(done: Done) -> dict[str, Any]:
     """The ``splashpy`` object: what speculation and the cache did for this answer.
 
     ``mean_accepted`` is the acceptance length: tokens per verify pass, the target's own
-    one counted.
+    one counted. ``tokens`` tells where the answer's tokens came from.
     """
     spec = done.spec
-    return {
+    found: dict[str, Any] = {
         "cycles": spec.cycles,
         "mean_accepted": round(spec.tau, 4),
         "accept_by_position": list(spec.accepted_per_position),
         "queue_ms": round(done.timing.queue_ms, 3),
         "ttft_ms": round(done.timing.ttft_ms, 3),
         "cache": {"hit": done.usage.cached > 0, "tokens": done.usage.cached},
+        "tokens": {
+            "draft": spec.accepted - spec.looked_up,
+            "lookup": spec.looked_up,
+            "target": done.usage.completion - spec.accepted,
+        },
     }
+    if done.valid is not None:
+        found["constraint"] = {
+            "used": True,
+            "valid": done.valid,
+            "mask_ms": round(done.timing.mask_ms, 3),
+        }
+    if done.reasons_anyway:
+        found["thinking_unsupported"] = True
+    return found
 
 
 def prompt_progress(prefill: Prefill) -> dict[str, Any]:

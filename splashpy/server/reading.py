@@ -12,6 +12,11 @@ from splashpy.server.fields import Fields
 BAN = -1e9  # added to a logit, leaves no chance to a token
 FORCE = 1e9
 _MOST_STOPS = 16
+_REASONING_BUDGETS = (
+    "reasoning_budget_tokens",
+    "thinking_budget",
+    "thinking_token_budget",
+)
 _PENALTY_WINDOW = 64  # as llama.cpp, where a request sets a repetition penalty only
 _UNREADABLE = {
     "image_url": "images",
@@ -172,16 +177,22 @@ def _thinking(body: Fields) -> bool | None:
     return None
 
 
-def refuse_logprobs(body: Fields, *names: str) -> None:
-    """Refuse a request for probabilities, which the engine does not report.
+def read_reasoning_budget(body: Fields) -> int | None:
+    """Tokens of reasoning at most: the first field that is there; -1 is no limit.
 
     Raises:
-        ApiError: they are asked for.
+        ApiError: below -1, or no integer.
     """
-    for name in names:
-        value = body.raw(name)
-        if value is not None and value is not False and value != 0:
-            raise unsupported(body.where(name), "reporting probabilities")
+    nested = [
+        (body.object(holder), name)
+        for holder, name in (("thinking", "budget_tokens"), ("reasoning", "max_tokens"))
+        if isinstance(body.raw(holder), dict)
+    ]
+    for fields, name in (*nested, *((body, name) for name in _REASONING_BUDGETS)):
+        value = fields.integer(name, -1)
+        if value is not None:
+            return None if value == -1 else value
+    return None
 
 
 def unsupported(param: str, what: str) -> ApiError:

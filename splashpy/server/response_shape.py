@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from splashpy.protocol import Cycle, Prefill, ToolDelta
+from splashpy.protocol import Cycle, Prefill, RankedToken, ToolDelta
 from splashpy.server.errors import ApiError
+from splashpy.server.logprobs import response_logprobs
 from splashpy.server.outcome import Block, Outcome, extension, prompt_progress
 from splashpy.server.streaming import event
 
@@ -39,6 +40,7 @@ class ResponseShape:
         self._index = -1
         self._open: Block | None = None
         self._text = ""
+        self._untold: list[RankedToken] = []  # tokens of text that comes next
         self._output: list[dict[str, Any]] = []
         self._started = False
 
@@ -55,6 +57,7 @@ class ResponseShape:
             if event.ended:
                 yield from self._leave()
             return
+        self._untold += [token for token in event.logprobs if token.channel == "c"]
         for piece in event.pieces:
             if piece.channel != "x":
                 kind = "reasoning" if piece.channel == "r" else "text"
@@ -140,8 +143,13 @@ class ResponseShape:
             return self._of_item(name, summary_index=0, delta=text)
         if self._open.kind == "call":
             return self._of_item("response.function_call_arguments.delta", delta=text)
+        told, self._untold = self._untold, []
+        self._open.ranked += told
         return self._of_item(
-            "response.output_text.delta", content_index=0, delta=text, logprobs=[]
+            "response.output_text.delta",
+            content_index=0,
+            delta=text,
+            logprobs=response_logprobs(told),
         )
 
     def _leave(self) -> Iterator[bytes]:
@@ -168,10 +176,13 @@ class ResponseShape:
             name = "response.reasoning_summary_part.done"
             yield self._of_item(name, summary_index=0, part=part)
         else:
-            name = "response.output_text.done"
-            yield self._of_item(name, content_index=0, text=text, logprobs=[])
+            block.ranked += self._untold
+            self._untold = []
+            part = _part(text, block.ranked)
+            name, logprobs = "response.output_text.done", part["logprobs"]
+            yield self._of_item(name, content_index=0, text=text, logprobs=logprobs)
             name = "response.content_part.done"
-            yield self._of_item(name, content_index=0, part=_part(text))
+            yield self._of_item(name, content_index=0, part=part)
 
     def _item(
         self, block: Block, index: int, text: str, *, status: str = "completed"
@@ -201,7 +212,7 @@ class ResponseShape:
             "type": "message",
             "status": status,
             "role": "assistant",
-            "content": [_part(text)] if begun else [],
+            "content": [_part(text, block.ranked)] if begun else [],
         }
 
     def _item_id(self, block: Block, index: int) -> str:
@@ -248,5 +259,10 @@ class ResponseShape:
         return response
 
 
-def _part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+def _part(text: str, ranked: Sequence[RankedToken] = ()) -> dict[str, Any]:
+    return {
+        "type": "output_text",
+        "text": text,
+        "annotations": [],
+        "logprobs": response_logprobs(ranked),
+    }

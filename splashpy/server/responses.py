@@ -12,10 +12,12 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
+from splashpy.server.logprobs import read_response
 from splashpy.server.reading import (
     read_budget,
     read_effort,
     read_progress,
+    read_reasoning_budget,
     read_sampling,
     unsupported,
 )
@@ -88,8 +90,6 @@ def _items(body: Fields, store: ResponseStore) -> list[Any]:
 def _command(
     body: Fields, endpoint: Endpoint, items: list[Any], names: ToolNames
 ) -> Generate:
-    if "message.output_text.logprobs" in body.items("include"):
-        raise unsupported("include", "reporting probabilities")
     offer = _offer(body, names)
     messages = list(to_messages(items, names))
     if body.has("instructions"):
@@ -105,7 +105,9 @@ def _command(
         tool_name=offer.name,
         parallel_tool_calls=offer.parallel,
         options=options,
-        constraint=read_nested(form, "text.format", tools=offer.callable),
+        constraint=read_nested(form, "text.format"),
+        reasoning_budget=read_reasoning_budget(body),
+        logprobs=read_response(body),
         sampling=read_sampling(body),
         effort=effort,
         max_tokens=read_budget(body, "max_output_tokens"),

@@ -31,6 +31,7 @@ class ServerSettings:
         effort: reasoning effort where a request says nothing; None: the template's.
         efforts: other words for efforts, asked for and meant.
         max_output: most tokens of any answer; None: what the context leaves.
+        max_reasoning: most tokens of reasoning before any answer; None: no limit.
         max_body_bytes: of a request.
         max_queue: requests that may wait.
         request_seconds: how long one may take from its first byte.
@@ -58,6 +59,7 @@ class ServerSettings:
     effort: str | None = None
     efforts: tuple[tuple[str, str], ...] = ()
     max_output: int | None = None
+    max_reasoning: int | None = None
     max_body_bytes: int = 64 * MEBIBYTE
     max_queue: int = 16
     request_seconds: float = 3600.0

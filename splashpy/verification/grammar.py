@@ -37,21 +37,40 @@ class Grammar:
         matcher: of the grammar, at the answer's beginning; owned from here on.
         vocab_size: tokens the matcher knows.
         after: the token that ends the reasoning; None where the answer has begun.
+        instead: a token an answer may begin with instead, and then goes on freely;
+            None where it may not.
     """
 
-    def __init__(self, matcher: LLMatcher, vocab_size: int, after: int | None = None):
+    def __init__(
+        self,
+        matcher: LLMatcher,
+        vocab_size: int,
+        after: int | None = None,
+        instead: int | None = None,
+    ):
         self._matcher = matcher
         self._vocab_size = vocab_size
         self._after = after
+        self._instead = instead
+        self._left = False  # the answer began with something else
 
     def fork(self) -> Grammar:
         """An independent copy."""
-        return Grammar(self._matcher.deep_copy(), self._vocab_size, self._after)
+        matcher = self._matcher.deep_copy()
+        copy = Grammar(matcher, self._vocab_size, self._after, self._instead)
+        copy._left = self._left
+        return copy
 
     @property
     def finished(self) -> bool:
         """Whether nothing may follow but an end token."""
-        return self._after is None and self._matcher.is_stopped()
+        bound = self._after is None and not self._left
+        return bound and self._matcher.is_stopped()
+
+    def free(self, rows: int) -> bool:
+        """Whether the next rows may be any token, whatever comes in them."""
+        del rows  # any of them may end the reasoning
+        return self._left
 
     def consume(self, token_ids: Sequence[int]) -> int:
         """Go on by the tokens of an answer.
@@ -60,10 +79,7 @@ class Grammar:
             How many were taken: the rest came after its end.
         """
         for count, token in enumerate(token_ids, 1):
-            if self._after is not None:
-                self._after = None if token == self._after else self._after
-            else:
-                self._matcher.consume_token(token)
+            self._take(token)
             if self.finished:
                 return count
         return len(token_ids)
@@ -75,18 +91,23 @@ class Grammar:
             if self._after not in token_ids:
                 return len(token_ids)
             free = token_ids.index(self._after) + 1
+        if self._left or list(token_ids[free : free + 1]) == [self._instead]:
+            return len(token_ids)
         return free + self._matcher.validate_tokens(list(token_ids[free:]))
 
     def forced(self) -> list[int]:
         """Tokens that must follow as they are usually written; often none."""
-        if self._after is not None or self.finished:
+        open_ = self._after is not None or self._left or self._instead is not None
+        if open_ or self.finished:
             return []
         return self._matcher.compute_ff_tokens()
 
     def allows(self, token_ids: Sequence[int]) -> list[bool]:
         """Which of these tokens may come next."""
-        row = self.masks(())[0].view(np.uint32)
-        ids = np.asarray(token_ids)
+        mask = self.masks(())[0]
+        if (mask == _ALL).all():
+            return [True] * len(token_ids)
+        row, ids = mask.view(np.uint32), np.asarray(token_ids)
         known = ids < row.shape[0] * _BITS
         words = row[np.where(known, ids // _BITS, 0)]
         return (known & ((words >> (ids % _BITS).astype(np.uint32)) & 1 == 1)).tolist()
@@ -113,6 +134,29 @@ class Grammar:
             ahead._fill(rows[row])
         return rows
 
+    def apply(self, logits: mx.array, drafts: Sequence[int]) -> mx.array:
+        """Logits with -inf where a token may not be chosen.
+
+        Args:
+            logits: [K + 1, V]; row j follows ``drafts[:j]``.
+            drafts: K tokens.
+
+        Raises:
+            UsageError: the grammar takes more work than its library allows.
+        """
+        return restrict(logits, self.masks(drafts))
+
+    def _take(self, token: int) -> None:
+        if self._left:
+            return
+        if self._after is not None:
+            self._after = None if token == self._after else self._after
+        elif token == self._instead:
+            self._left = True
+        else:
+            self._instead = None
+            self._matcher.consume_token(token)
+
     def _step(self, token: int) -> bool:
         """Take one draft if it is allowed and something can follow it."""
         if not self.legal([token]):
@@ -121,7 +165,7 @@ class Grammar:
         return not self.finished
 
     def _fill(self, row: NDArray[np.int32]) -> None:
-        if self._after is not None:
+        if self._after is not None or self._left:
             return
         self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
         if self._matcher.is_error():
@@ -130,6 +174,9 @@ class Grammar:
                 why=self._matcher.get_error(),
                 fix=["simplify the schema or the grammar"],
             )
+        if self._instead is not None:
+            word = row[self._instead // _BITS :][:1].view(np.uint32)
+            word |= np.uint32(1 << self._instead % _BITS)
 
 
 def restrict(logits: mx.array, masks: NDArray[np.int32]) -> mx.array:
@@ -138,12 +185,13 @@ def restrict(logits: mx.array, masks: NDArray[np.int32]) -> mx.array:
     Args:
         logits: [K + 1, V], any float dtype.
         masks: [K + 1, W] from :meth:`Grammar.masks`; tokens beyond its bits are
-            forbidden.
+            forbidden where any token is.
     """
     rows, vocab = logits.shape
+    free = mx.array((masks == _ALL).all(axis=1, keepdims=True))
     words = mx.array(masks.view(np.uint32))[:, :, None] >> mx.arange(
         _BITS, dtype=mx.uint32
     )
     bits = (words & 1).astype(mx.bool_).reshape(rows, -1)[:, :vocab]
     bits = mx.pad(bits, [(0, 0), (0, vocab - bits.shape[1])])
-    return mx.where(bits, logits, mx.array(-mx.inf, dtype=logits.dtype))
+    return mx.where(bits | free, logits, mx.array(-mx.inf, dtype=logits.dtype))

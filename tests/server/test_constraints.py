@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from server_kit import Running, Script
+from server_kit import Running, Script, until
 
 from splashpy.protocol import Constraint
 from splashpy.server.constraints import read_constraint
@@ -22,6 +22,17 @@ TOOL = {"type": "function", "function": {"name": "look"}}
 MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 ANTHROPIC, RESPONSES = "/v1/messages", "/v1/responses"
+
+
+def masked(server: Running) -> int:
+    """Answers whose masks were timed, as Prometheus reads it."""
+    text = server.get("/metrics").body.decode()
+    return int(text.partition("constraint_mask_seconds_count ")[2].split()[0])
+
+
+def token_of(server: Running, text: str) -> int:
+    (token,) = server.post("/tokenize", {"content": text}).json["tokens"]
+    return token
 
 
 def response_format(**fields: Any) -> dict[str, Any]:
@@ -126,13 +137,9 @@ def test_a_response_repeats_the_form_that_was_asked_for(server: Running) -> None
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "param"),
+    ("path", "body"),
     [
-        (
-            CHAT,
-            {"messages": MESSAGES, "tools": [TOOL], "response_format": FORMAT},
-            "response_format",
-        ),
+        (CHAT, {"messages": MESSAGES, "tools": [TOOL], "response_format": FORMAT}),
         (
             RESPONSES,
             {
@@ -140,21 +147,27 @@ def test_a_response_repeats_the_form_that_was_asked_for(server: Running) -> None
                 "tools": [{"type": "function", "name": "look"}],
                 "text": {"format": FORMAT},
             },
-            "text.format",
         ),
     ],
 )
-def test_a_form_beside_tools_is_refused_unless_no_tool_may_be_called(
-    server: Running, script: Script, path: str, body: dict[str, Any], param: str
+def test_beside_tools_an_answer_of_a_given_form_may_be_a_call_instead(
+    server: Running, script: Script, path: str, body: dict[str, Any]
 ) -> None:
-    reply = server.post(path, body)
+    for choice in ("auto", "none", "required"):
+        reply = server.post(path, {**body, "tool_choice": choice})
+        assert reply.status == 200
 
-    assert reply.status == 400
-    assert reply.json["error"]["code"] == "not_supported"
-    assert reply.json["error"]["param"] == param
-    assert script.requests == []
-    assert server.post(path, {**body, "tool_choice": "none"}).status == 200
-    assert script.requests[0].grammar is not None
+    call, end = (token_of(server, text) for text in ("<tool_call>", "</think>"))
+    free, none, forced = (request.grammar for request in script.requests)
+    assert forced is None, "the call was begun for the model"
+    assert free is not None
+    assert none is not None
+    for grammar in (free, none):
+        grammar.consume([end])
+    assert [grammar.allows([call])[0] for grammar in (free, none)] == [True, False]
+    assert free.consume([call, call, 5]) == 3
+    assert free.free(9)
+    assert not free.finished
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -176,4 +189,48 @@ def test_a_schema_that_cannot_be_followed_is_refused_before_the_answer(
     assert reply.status == 400
     assert reply.json["error"]["code"] == "unsupported_schema"
     assert "cannot be used" in reply.json["error"]["message"]
+    assert reply.json["error"]["param"] == "response_format"
     assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "valid"),
+    [
+        ({"type": "array", "uniqueItems": True}, "[1, 2]", True),
+        ({"type": "array", "uniqueItems": True}, "[1, 1]", False),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "1", False),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "1.5", True),
+        ({"type": "string", "pattern": "^(a+)+$"}, json.dumps("a" * 40 + "b"), True),
+        ({"type": "object"}, "{}", True),
+    ],
+)
+def test_an_answer_is_looked_at_for_what_no_grammar_can_say(
+    server: Running, script: Script, form: dict[str, Any], text: str, valid: bool
+) -> None:
+    script.say(f"</think>{text}<|im_end|>")
+    body = {"messages": MESSAGES, "json_schema": form}
+
+    answer = server.post(CHAT, body).json
+
+    assert answer["choices"][0]["message"]["content"] == text
+    told = answer["splashpy"]["constraint"]
+    assert told == {"used": True, "valid": valid, "mask_ms": 0.0}
+
+
+def test_an_answer_that_is_cut_is_not_valid_and_a_free_one_says_nothing(
+    server: Running, script: Script
+) -> None:
+    script.say("</think>{}<|im_end|>")
+    body = {"messages": MESSAGES, "response_format": {"type": "json_object"}}
+    before = masked(server)
+
+    cut = server.post(CHAT, {**body, "max_tokens": 2}).json
+    stopped = server.post(CHAT, {**body, "stop": "}"}).json
+    whole = server.post(CHAT, {**body, "stream": True}).events
+    free = server.post(CHAT, {"messages": MESSAGES}).json
+
+    assert cut["splashpy"]["constraint"]["valid"] is False
+    assert stopped["splashpy"]["constraint"]["valid"] is False
+    assert whole[-2]["splashpy"]["constraint"]["valid"] is True
+    assert "constraint" not in free["splashpy"]
+    until(lambda: masked(server) == before + 3)

@@ -70,6 +70,16 @@ class Calling:
         """Whether one whole call ends the answer."""
         return self._choice.single
 
+    @property
+    def inside(self) -> bool:
+        """Whether the next text belongs to a call."""
+        return self._parser.inside
+
+    @property
+    def holding(self) -> bool:
+        """Whether text is held back that may not be part of a call."""
+        return self._parser.holding
+
     def begin(self) -> list[ToolEvent]:
         """Read the text the answer was made to begin with."""
         opener, forced = self._form.region[0], self._choice.forced

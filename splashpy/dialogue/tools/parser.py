@@ -69,6 +69,11 @@ class ToolCallParser:
         """Whether the next text belongs to a region of calls."""
         return self._reader is not None or self._undecided
 
+    @property
+    def holding(self) -> bool:
+        """Whether text is held back that may not be part of a call."""
+        return bool(self._held or self._space)
+
     def feed(self, text: str) -> list[ToolEvent]:
         """Take more text."""
         for character in text:

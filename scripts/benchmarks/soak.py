@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run random requests at a time and compare each with the same request alone.
+
+Two tiny random pairs, a dense target and a hybrid one, each with half of the requests.
+Lengths, samplers, seeds, shared beginnings and cancels are drawn. Every text must be
+that of its solo run, and memory must not grow. Run it with SPLASHPY_BLAS=reference:
+only there are the rows of a pass the same bit for bit however many they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import measure
+import tiny
+from soak_requests import soak
+
+ALLOWED_BYTES = 1 << 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument("--requests", type=int, default=500, help="[%(default)s]")
+    parser.add_argument("--seed", type=int, default=1, help="[%(default)s]")
+    options = parser.parse_args()
+    found = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for family in ("llama", "qwen3_5"):
+            model = tiny.write_model(Path(scratch) / family, family)
+            draft = tiny.write_drafter(Path(scratch) / f"{family}-draft")
+            count = options.requests // 2
+            report = soak(model, draft, count=count, seed=options.seed)
+            found[family] = {**asdict(report), "grown": report.grown}
+            wrong, grown = len(report.wrong), report.grown
+            measure.note(
+                f"{family}: {report.asked} requests, {report.cancelled} cancelled, "
+                f"{wrong} wrong, {grown} bytes grown"
+            )
+    if options.json:
+        print(json.dumps({"schema": "splashpy.soak/1", **found}, indent=2))
+    if any(each["wrong"] or each["grown"] > ALLOWED_BYTES for each in found.values()):
+        raise SystemExit("error: a text is wrong, or memory grows")
+
+
+if __name__ == "__main__":
+    main()
