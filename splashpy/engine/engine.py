@@ -23,6 +23,7 @@ from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.generation import generate
 from splashpy.engine.loading import Loaded, LoadRequest, load
+from splashpy.engine.memory_watch import MemoryWatch
 from splashpy.engine.request import (
     EngineEvent,
     Failed,
@@ -32,7 +33,7 @@ from splashpy.engine.request import (
 )
 from splashpy.engine.shelf import open_cache
 from splashpy.errors import InternalError, SplashError, UsageError
-from splashpy.protocol import LoadProgress
+from splashpy.protocol import LoadProgress, Log, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ _Entry = tuple[bool, int, _Job | LoadRequest | None]
 _FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
 _STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
-Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress
+Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress | Memory | Log
 Emit = Callable[[Emitted], None]
 
 
@@ -77,6 +78,7 @@ class Engine:
         self._flush_seconds = _FLUSH_SECONDS
         self._loaded: Loaded | None = None
         self._cache: PrefixCache | None = None
+        self._memory = MemoryWatch(emit)
         self._thread = threading.Thread(
             target=self._run, name="splashpy-engine", daemon=True
         )
@@ -161,7 +163,10 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - reported to whoever asked
             self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
             return
+        plan = self._loaded.plan
+        self._memory.limit(plan.budget if plan else 0)
         self._emit(self._loaded)
+        self._memory.tell(self._cache)
 
     def _answer(self, job: _Job) -> None:
         request = job.request
@@ -169,7 +174,10 @@ class Engine:
             for event in self._events(job):
                 if isinstance(event, Finished) and request.prefill_only:
                     self._keep_on_disk(request.id)
+                if isinstance(event, Finished):
+                    self._memory.tell(self._cache)
                 self._emit(event)
+                self._memory.look(self._cache)
         except SplashError as error:
             self._emit(Failed(request.id, error))
         except Exception as error:  # noqa: BLE001 - the engine is no longer sound

@@ -85,7 +85,9 @@ class PrefillProgress:
 class TokensCommitted:
     """What one cycle committed; ``cycle`` 0 is the token the prefill produced.
 
-    ``at`` is the engine thread's ``perf_counter`` when the tokens were read.
+    ``at`` is the engine thread's ``perf_counter`` when the tokens were read; ``by`` is
+    who drafted, the target itself in a plain step; ``cost`` is what the cycle was
+    expected to take, in plain steps.
     """
 
     id: str
@@ -97,6 +99,8 @@ class TokensCommitted:
     draft_seconds: float
     verify_seconds: float
     at: float
+    by: TokenSource = "t"
+    cost: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,11 @@ class Answer:
         accepted = min(event.accepted, committed)
         if event.cycle:
             self.counts.note(
-                drafted=event.drafted, accepted=accepted, committed=committed
+                drafted=event.drafted,
+                accepted=accepted,
+                committed=committed,
+                by=event.by,
+                cost=event.cost,
             )
         else:
             self.first_at = event.at

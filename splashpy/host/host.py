@@ -14,6 +14,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from splashpy import blas, protocol
 from splashpy.cache.disk.lookup_file import LookupFile
 from splashpy.dialogue.detokenizer import token_bytes
 from splashpy.dialogue.prompt import Prompt
+from splashpy.engine import calibration
 from splashpy.engine.engine import Emitted, Engine, LoadFailed
 from splashpy.engine.generation import answer_room
 from splashpy.engine.loading import Loaded, LoadRequest
@@ -32,6 +34,7 @@ from splashpy.host.device import device, memory_bytes
 from splashpy.host.lookups import describe
 from splashpy.host.model import Speech, resolve_request
 from splashpy.package.model_directory import ModelDirectory
+from splashpy.paths import Paths
 from splashpy.protocol import Command, Event
 from splashpy.version import __version__
 
@@ -114,7 +117,7 @@ class Host:
                 self._emit(protocol.Pong(n=item.n))
             case protocol.Shutdown():
                 self._engine.close(item.grace_ms / 1e3)
-            case protocol.LoadProgress():
+            case protocol.LoadProgress() | protocol.Memory() | protocol.Log():
                 self._emit(item)
             case Loaded():
                 self._ready(item)
@@ -142,14 +145,11 @@ class Host:
         speech = Speech.from_directory(directory, command.options.max_context)
         self._speech = speech
         self._loading.append((command, speech))
-        self._engine.load(
-            LoadRequest.of(
-                directory,
-                command.options,
-                speech.context_max,
-                memory_bytes=memory_bytes(),
-            )
+        request = LoadRequest.of(
+            directory, command.options, speech.context_max, memory_bytes=memory_bytes()
         )
+        costs_file = Paths.default().state / calibration.FILE
+        self._engine.load(replace(request, costs_file=costs_file))
 
     def _ready(self, loaded: Loaded) -> None:
         command, speech = self._loading.popleft()
