@@ -39,12 +39,14 @@ class Blas:
     Attributes:
         name: ``accelerate``, ``openblas`` or ``reference``.
         core: kernel set OpenBLAS chose, such as ``SkylakeX``; empty for others.
+        threads: OpenBLAS computes with; 0 for others.
         note: one sentence when a faster choice exists; empty otherwise.
     """
 
     name: str
     core: str = ""
     note: str = ""
+    threads: int = 0
 
     def __str__(self) -> str:
         return f"{self.name} ({self.core})" if self.core else self.name
@@ -103,4 +105,5 @@ def _describe(library: ctypes.CDLL) -> Blas:
     except AttributeError:
         return Blas("openblas")
     corename.restype = ctypes.c_char_p
-    return Blas("openblas", core=(corename() or b"").decode())
+    threads = getattr(library, "openblas_get_num_threads", lambda: 0)()
+    return Blas("openblas", core=(corename() or b"").decode(), threads=threads)

@@ -36,6 +36,9 @@ KvFormat = Literal["bf16", "q8"]
 KvWish = Literal["auto", "bf16", "q8"]
 """A format, or whichever lets the context fit into memory."""
 
+Pressure = Literal["normal", "warn", "critical"]
+"""How short of memory the computer is."""
+
 ToolChoice = Literal["auto", "none", "required"]
 """Whether a request may, must not or must be answered by a tool call."""
 
@@ -590,6 +593,11 @@ class Spec:
         hist: hist[n - 1] = cycles that committed n tokens.
         accepted_per_position: cycles in which draft position i + 1 was kept.
         drafted_per_position: cycles in which draft position i + 1 was proposed.
+        plain_cycles, drafter_cycles, lookup_cycles: what was decided for how many: to
+            draft nothing, or by whom.
+        saved: plain steps saved by cycles that committed more tokens than they cost.
+        regret: plain steps lost by those that committed fewer. Both by the costs that
+            were known when it was decided.
     """
 
     cycles: int = 0
@@ -600,6 +608,11 @@ class Spec:
     hist: tuple[int, ...] = ()
     accepted_per_position: tuple[int, ...] = ()
     drafted_per_position: tuple[int, ...] = ()
+    plain_cycles: int = 0
+    drafter_cycles: int = 0
+    lookup_cycles: int = 0
+    saved: float = 0.0
+    regret: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -638,7 +651,7 @@ class Memory:
     peak: int = 0
     cache: int = 0
     kv_tokens: int = 0
-    pressure: Literal["normal", "warn", "critical"] = "normal"
+    pressure: Pressure = "normal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

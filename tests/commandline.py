@@ -136,6 +136,8 @@ def answer(pieces: Sequence[Piece], reason: FinishReason) -> list[Event]:
                 hist=(0, cycles, 0, 0, 0, 0, 0, 0),
                 accepted_per_position=(cycles, 0, 0, 0, 0, 0, 0),
                 drafted_per_position=(cycles,) * 7,
+                drafter_cycles=cycles,
+                saved=0.5 * cycles,
             ),
         )
     )

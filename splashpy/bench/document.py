@@ -43,6 +43,7 @@ def summarize(
         "speedup": whole.fields() if whole else None,
         "texts": _texts(legs),
         "suites": {name: _suite(found) for name, found in by_suite.items()},
+        "concurrency": _concurrency(legs),
         "prompts": _prompts(legs, whole),
         "counters": _counters([leg for leg in legs if leg.arm == "draft"]),
     }
@@ -88,7 +89,7 @@ def _arm(legs: list[Leg]) -> dict[str, Any]:
         "prefill_tok_s": median(leg.prefill_rate for leg in legs),
         "ttft_ms": {"p50": percentile(firsts, 50), "p95": percentile(firsts, 95)},
         "host_ms_per_cycle": 1e3 * sum(leg.host_seconds for leg in legs) / cycles
-        if cycles
+        if cycles and any(leg.host_seconds for leg in legs)
         else None,
         "peak_bytes": max(leg.peak_bytes for leg in legs),
         "tau": fmean(taus) if taus else None,
@@ -97,6 +98,41 @@ def _arm(legs: list[Leg]) -> dict[str, Any]:
             kept / made for kept, made in zip(accepted, drafted, strict=True)
         ],
     }
+
+
+def _concurrency(legs: list[Leg]) -> list[dict[str, Any]]:
+    """What people who ask at the same time get together, and each of them."""
+    rounds: dict[str, dict[int, list[Leg]]] = {}
+    if any(leg.people > 1 for leg in legs):
+        for leg in legs:
+            rounds.setdefault(leg.arm, {}).setdefault(leg.trial, []).append(leg)
+    return [_together(arm, list(found.values())) for arm, found in rounds.items()]
+
+
+def _together(arm: str, rounds: list[list[Leg]]) -> dict[str, Any]:
+    legs = [leg for found in rounds for leg in found]
+    firsts = [1e3 * leg.prefill_seconds for leg in legs]
+    rates = [leg.decode_rate for leg in legs if leg.decode_rate]
+    totals = [
+        sum(leg.completion_tokens for leg in found) / seconds
+        for found in rounds
+        if (seconds := _wall_seconds(found))
+    ]
+    return {
+        "arm": arm,
+        "people": legs[0].people,
+        "requests": len(legs),
+        "aggregate_tok_s": median(totals) if totals else None,
+        "request_tok_s": median(rates) if rates else None,
+        "ttft_ms": {"p50": percentile(firsts, 50), "p95": percentile(firsts, 95)},
+    }
+
+
+def _wall_seconds(legs: list[Leg]) -> float:
+    ends = [
+        leg.began_seconds + leg.prefill_seconds + leg.decode_seconds for leg in legs
+    ]
+    return max(ends) - min(leg.began_seconds for leg in legs)
 
 
 def _prompts(legs: list[Leg], whole: Speedup | None) -> list[dict[str, Any]]:

@@ -31,7 +31,10 @@ class Leg:
     Attributes:
         suite, prompt, turn, trial: see :class:`Place`; ``prompt`` is an id.
         kind: of prompt, such as ``code``.
-        arm: ``plain`` or ``draft``.
+        arm: ``plain``, ``draft`` or ``url``, with the number of people if several.
+        people: asked at the same time, this one included.
+        began_seconds: when it was asked for, after the first of its round; 0 where
+            nobody else asks.
         prompt_tokens: tokens read.
         completion_tokens: tokens written.
         prefill_seconds: start to first token.
@@ -55,6 +58,8 @@ class Leg:
     turn: int = 0
     trial: int
     arm: str
+    people: int = 1
+    began_seconds: float = 0.0
     prompt_tokens: int
     completion_tokens: int
     prefill_seconds: float

@@ -84,6 +84,8 @@ def measure(
                 drafted=event.drafted,
                 accepted=event.accepted,
                 committed=len(event.token_ids),
+                by=event.by,
+                cost=event.cost,
             )
             kept.update([event.accepted] * (event.drafted > 0))
         answer += event.token_ids

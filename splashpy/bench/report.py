@@ -58,6 +58,17 @@ def speedup_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def concurrency_lines(document: Mapping[str, Any]) -> list[str]:
+    """What people who asked at the same time got; nothing where nobody did."""
+    return [
+        f"{row['arm']}: {_number(row['aggregate_tok_s'])} tok/s together, "
+        f"{_number(row['request_tok_s'])} each; first token "
+        f"{_number(row['ttft_ms']['p50'], 0)} ms, 95 % within "
+        f"{_number(row['ttft_ms']['p95'], 0)} ms; {row['requests']} answers"
+        for row in document["concurrency"]
+    ]
+
+
 def texts_line(document: Mapping[str, Any]) -> str:
     """What became of the texts; empty where none were compared."""
     texts = document["texts"]
@@ -85,6 +96,7 @@ def markdown(document: Mapping[str, Any], *, plots: Sequence[str] = ()) -> str:
     parts += speedup_lines(document)
     if line := texts_line(document):
         parts.append(line)
+    parts += concurrency_lines(document)
     parts.append(_table(HEADS, rows(document)))
     parts += [f"![{name.removesuffix('.svg')}]({name})" for name in plots]
     prompts = [_prompt_row(row) for row in document["prompts"]]
@@ -116,7 +128,7 @@ def _figures(figures: Mapping[str, Any]) -> list[str]:
         _number(figures["tau"], 2),
         f"{_number(figures['host_ms_per_cycle'], 2)} ms",
         str(figures["output_tokens"]),
-        format_bytes(figures["peak_bytes"]),
+        format_bytes(figures["peak_bytes"]) if figures["peak_bytes"] else "-",
     ]
 
 

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.plain import PlainDrafter
+from splashpy.engine import calibration
 from splashpy.engine.generation import generate
 from splashpy.engine.loading import Loaded, LoadRequest, load
 from splashpy.engine.request import EngineEvent, GenerationRequest, TokensCommitted
@@ -16,6 +17,7 @@ from splashpy.host.device import memory_bytes
 from splashpy.host.model import Speech
 from splashpy.models.target import Target
 from splashpy.package.model_directory import ModelDirectory
+from splashpy.paths import Paths
 from splashpy.protocol import Generate, LoadOptions, LoadProgress
 from splashpy.verification.sampling import SamplingParams
 
@@ -81,6 +83,7 @@ class Session:
         progress: Callable[[LoadProgress], None] = lambda _: None,
         *,
         paced: bool = False,
+        time_again: bool = False,
     ) -> Session:
         """Load a model here and now.
 
@@ -90,6 +93,7 @@ class Session:
             progress: of the loading.
             paced: draft where it is expected to pay, as everybody else does; False
                 drafts always, since what is drafted is to be proved or counted.
+            time_again: time cycles even where their costs are kept.
 
         Raises:
             SplashError: it cannot be loaded.
@@ -102,6 +106,11 @@ class Session:
             context_max,
             memory_bytes=memory_bytes(),
             paced=paced,
+        )
+        request = replace(
+            request,
+            costs_file=Paths.default().state / calibration.FILE,
+            time_again=time_again,
         )
         return cls(load(request, progress), speech)
 

@@ -190,6 +190,23 @@ class PrefixCache:
         """Forget everything."""
         self._index = BlockIndex(self._index.root)
 
+    def shrink(self, most: int) -> None:
+        """Give up what was used longest ago until ``most`` bytes are left.
+
+        The newest run goes last, and only where nothing may be left.
+        """
+        while self._index.runs and self.nbytes > most:
+            newest = max(self._index.runs, key=lambda run: run.used)
+            victim = next_victim(self._index.runs, newest)
+            if victim is None:
+                if most <= 0:
+                    self.clear()
+                return
+            if victim.place is None:
+                self._index.remove(victim.run)
+            else:
+                victim.run.give_up(victim.place)
+
     def _look_up(self, tokens: Tokens) -> tuple[StoredRun | None, Lookup]:
         limit = len(tokens) - 1
         best: StoredRun | None = None

@@ -11,26 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splashpy.cli.bench_options import BENCH_ROWS
-from splashpy.cli.bench_settings import (
-    GPU_COOLDOWN,
-    TOKENS,
-    Settings,
-    engine_wishes,
-    questions,
-)
+from splashpy.cli.bench_settings import GPU_COOLDOWN, TOKENS, Settings, questions
+from splashpy.cli.bench_subject import Runner, Subject, opened
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON, ENGINE
 from splashpy.cli.output import document as json_document
 from splashpy.cli.page import Page, PageCommand
 from splashpy.cli.signals import Interrupts
-from splashpy.errors import LosslessError, RegressionError, SplashError, UsageError
+from splashpy.errors import LosslessError, RegressionError, SplashError
 
 if TYPE_CHECKING:
-    from splashpy.bench.bench import Bench
     from splashpy.bench.leg import Leg
     from splashpy.bench.regression import Delta
-    from splashpy.bench.session import Session
-    from splashpy.package.library import InstalledModel
 
 EXIT_PARTIAL = 10
 
@@ -48,13 +40,27 @@ def bench(invocation: Invocation) -> int:
 
     settings = Settings.of(invocation)
     with Interrupts(invocation.output.err) as interrupts:
-        found = find_or_build(invocation, invocation.given["model"], interrupts)
-        if settings.compare is not None:
-            from splashpy.bench.regression import refuse_different
+        found = None
+        if not settings.url:
+            found = find_or_build(invocation, invocation.given["model"], interrupts)
+        if settings.compare is not None and found is not None:
+            _refuse_different(settings, found.name)
+        with opened(invocation, settings, found) as subject:
+            if settings.compare is not None:
+                _refuse_different(settings, subject.name)
+            return _Measurement(invocation, settings, interrupts, subject).run()
 
-            refuse_different(settings.compare, {"settings": settings.asked(found.name)})
-        session = _open(invocation, found, settings)
-        return _Measurement(invocation, settings, interrupts, found, session).run()
+
+def _refuse_different(settings: Settings, name: str) -> None:
+    """Refuse an earlier run of something else, before anything is measured.
+
+    Raises:
+        UsageError: a setting that decides what is measured differs.
+    """
+    from splashpy.bench.regression import refuse_different
+
+    assert settings.compare is not None
+    refuse_different(settings.compare, {"settings": settings.asked(name)})
 
 
 @dataclass(slots=True)
@@ -64,15 +70,15 @@ class _Measurement:
     invocation: Invocation
     settings: Settings
     interrupts: Interrupts
-    found: InstalledModel
-    session: Session
+    subject: Subject
 
     def run(self) -> int:
         """Go through all questions; returns the exit code."""
         from splashpy.bench.document import summarize
         from splashpy.bench.environment import environment
 
-        asked, commits = questions(self.settings, self.invocation, self.session)
+        session = self.subject.session
+        asked, commits = questions(self.settings, self.invocation, session)
         facts = environment(_today())
         described = self._described(commits, facts)
         legs, complete = self._measure(asked, described, facts)
@@ -86,13 +92,9 @@ class _Measurement:
     def _described(
         self, commits: Mapping[str, str], facts: Mapping[str, str]
     ) -> dict[str, Any]:
-        loaded = self.session.loaded
         return {
-            **self.settings.asked(self.found.name),
-            "revision": self.found.revision,
-            "draft": asdict(loaded.draft),
-            "block_size": loaded.block_size,
-            "engine": engine_wishes(self.invocation),
+            **self.settings.asked(self.subject.name),
+            **self.subject.facts,
             "suite_commits": dict(commits),
             "versions": {
                 name: facts.get(name, "") for name in ("splashpy", "mlx", "blas")
@@ -116,32 +118,23 @@ class _Measurement:
         progress.answers(len(done), total, "")
         try:
             places = [leg.place for leg in legs]
-            for answered in self._bench(facts).run(asked, places):
+            for answered in self._runner(facts).run(asked, places):
                 legs += answered
                 if log:
                     log.add(answered)
                 first = answered[0]
-                done.add((first.suite, first.prompt, first.trial))
+                done |= {(leg.suite, leg.prompt, leg.trial) for leg in answered}
                 progress.answers(len(done), total, f"{first.suite} {first.prompt}")
         finally:
             progress.close()
         return legs, len(done) >= total
 
-    def _bench(self, facts: Mapping[str, str]) -> Bench:
-        from splashpy.bench.bench import Bench
-
-        settings, cooldown = self.settings, self.settings.cooldown
+    def _runner(self, facts: Mapping[str, str]) -> Runner:
+        cooldown = self.settings.cooldown
         if cooldown is None:
-            cooldown = GPU_COOLDOWN if "gpu_cores" in facts else 0.0
-        return Bench(
-            session=self.session,
-            arms=settings.arms,
-            trials=settings.trials,
-            max_tokens=settings.max_tokens,
-            draw=settings.draw(),
-            cooldown=cooldown,
-            stopping=lambda: self.interrupts.requested,
-        )
+            here = "gpu_cores" in facts and not self.settings.url
+            cooldown = GPU_COOLDOWN if here else 0.0
+        return self.subject.prepare(cooldown, lambda: self.interrupts.requested)
 
     def _tell(self, document: dict[str, Any]) -> int:
         """Print and write the result; returns the exit code.
@@ -200,13 +193,20 @@ class _Measurement:
         self.invocation.output.note(f"written to {directory}: {names}")
 
     def _print(self, document: Mapping[str, Any], compared: list[Delta]) -> None:
-        from splashpy.bench.report import HEADS, rows, speedup_lines, texts_line
+        from splashpy.bench.report import (
+            HEADS,
+            concurrency_lines,
+            rows,
+            speedup_lines,
+            texts_line,
+        )
 
         output = self.invocation.output
         for name, text in document["environment"].items():
             output.note(f"{name:15} {text}")
         output.table(HEADS, rows(document), wide=True)
         lines = [*speedup_lines(document), texts_line(document)]
+        lines += concurrency_lines(document)
         lines += [
             f"{delta.name}: {delta.before:.3f}, now {delta.now:.3f} "
             f"({delta.change:+.1%}; allowed -{delta.allowed:.1%})"
@@ -214,30 +214,6 @@ class _Measurement:
         ]
         for line in filter(None, lines):
             output.result(line)
-
-
-def _open(invocation: Invocation, found: InstalledModel, settings: Settings) -> Session:
-    from splashpy.bench.session import Session
-    from splashpy.package.model_directory import ModelDirectory
-
-    progress = invocation.progress()
-    try:
-        session = Session.open(
-            ModelDirectory.open(found.path),
-            invocation.load_options(),
-            progress.update,
-            paced=True,
-        )
-    finally:
-        progress.close()
-    draft = session.loaded.draft
-    if draft.state == "off" and "draft" in settings.arms:
-        raise UsageError(
-            "there are no drafts to measure",
-            why=f"drafting is off: {draft.reason}",
-            fix=["--arms plain measures the target alone", "--draft DIR|REPO"],
-        )
-    return session
 
 
 def _fault(document: Mapping[str, Any], compared: list[Delta]) -> SplashError | None:
@@ -281,16 +257,14 @@ BENCH = PageCommand(
                 "questions from the Hub; a report with drawings in runs/math",
             ),
             (
-                "splashpy bench demo --json --compare before.json",
-                "exit code 5 when it is slower than before",
+                "splashpy bench --url http://127.0.0.1:8000/v1 --concurrency 1,4",
+                "any OpenAI endpoint, seen from outside, alone and by four at once",
             ),
         ),
         notes=(
-            "The order of the two ways of decoding turns with every question, so heat",
-            "and other programs hit both alike. Speed-ups stand with 95 % intervals; a",
-            "run whose repeats differ by more than 5 % is called inconclusive.",
-            "A run with --out goes on where it was stopped. --suite all asks every",
-            "suite; gsm8k, humaneval and mbpp need pip install pyarrow.",
+            "Which comes first turns with every question, so heat hits both alike.",
+            "Speed stands with 95 % intervals. --out goes on where it was stopped.",
+            "With --url or --concurrency all figures are those of whoever asks.",
             "Exit codes: 0 measured; 5 slower than --compare allows, or a text that",
             "drafts changed; 10 stopped by Ctrl-C with a result of what was measured.",
         ),
@@ -300,6 +274,7 @@ BENCH = PageCommand(
             "top_p": "1",
             "top_k": "0",
             "seed": "of each trial",
+            "api_key": "none",
         },
     ),
     arguments=(click.Argument(["model"], required=False, metavar="[MODEL]"),),
@@ -310,6 +285,7 @@ BENCH = PageCommand(
         "top_k",
         "top_p",
         "seed",
+        "api_key",
         *(name for name in ENGINE if name not in ("no_draft", "no_prefix_cache")),
         *COMMON,
     ),

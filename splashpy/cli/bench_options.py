@@ -8,6 +8,7 @@ from splashpy.cli.option import Option
 
 SUITES = ("quick", "gsm8k", "math500", "humaneval", "mbpp", "mt-bench", "context")
 ARMS = ("draft", "plain")
+MOST_PEOPLE = 64
 
 
 def arms(value: str) -> tuple[str, ...]:
@@ -35,6 +36,24 @@ def contexts(value: str) -> tuple[int, ...]:
         raise ValueError(
             "token counts of at least 256 with commas between them, such as 2K,8K"
         ) from None
+
+
+def people(value: str) -> tuple[int, ...]:
+    """Counts with commas between them, each once.
+
+    Raises:
+        ValueError: the text is no such list.
+    """
+    parse = values.integer(1, MOST_PEOPLE)
+    try:
+        found = tuple(parse(part.strip()) for part in value.split(","))
+    except ValueError:
+        found = ()
+    if not found or len(set(found)) < len(found):
+        raise ValueError(
+            f"counts from 1 to {MOST_PEOPLE} with commas between them, such as 1,4"
+        )
+    return found
 
 
 def fraction(value: str) -> float:
@@ -89,13 +108,23 @@ BENCH_ROWS: dict[str, tuple[Option, ...]] = {
             "LIST",
             contexts,
             default="2K,8K,32K",
+            rare=True,
         ),
+        Option(
+            "--concurrency",
+            "so many ask at once, as in 1,4",
+            "LIST",
+            people,
+            default="1",
+        ),
+        Option("--url", "measure the OpenAI endpoint there", "URL", values.text),
         Option(
             "--cooldown",
             "seconds of rest before an answer",
             "F",
             values.decimal(0),
             default="GPU 10, else 0",
+            rare=True,
         ),
         Option("--out", "keep everything in DIR; go on there", "DIR", values.text),
         Option("--plot", "with --out: draw bars, too"),
@@ -106,6 +135,7 @@ BENCH_ROWS: dict[str, tuple[Option, ...]] = {
             "F%",
             fraction,
             default="2%",
+            rare=True,
         ),
     ),
 }

@@ -37,6 +37,8 @@ class Settings:
         contexts: prompt lengths that were asked for; None for the usual ones.
         sampling: values that were asked for; empty decodes greedily.
         cooldown: seconds between answers; None for the usual.
+        url: of an endpoint to be measured; empty measures an engine here.
+        people: how many ask at once, of every round.
         out: directory for everything; None keeps nothing.
         compare: the earlier document; None compares nothing.
         max_regression: fraction a figure may lose.
@@ -53,6 +55,8 @@ class Settings:
     out: Path | None
     compare: Mapping[str, Any] | None
     max_regression: float = field(default=MAX_REGRESSION)
+    url: str = ""
+    people: tuple[int, ...] = (1,)
 
     @classmethod
     def of(cls, invocation: Invocation) -> Settings:
@@ -68,11 +72,20 @@ class Settings:
             raise UsageError("--plot needs --out DIR for its drawings")
         if given["contexts"] and suite not in ("context", "all"):
             raise UsageError("--contexts goes with --suite context")
+        if given["url"] and given["arms"]:
+            raise UsageError("--arms goes with a model of this machine, not with --url")
+        if (given["url"] or given["concurrency"]) and suite in ("context", "all"):
+            raise UsageError(
+                "the suite context is measured alone, and here",
+                fix=["leave --url and --concurrency out, or choose another suite"],
+            )
         names = ("temp", "top_k", "top_p", "seed")
         return cls(
             suites=SUITES if suite == "all" else (suite,),
             number=given["questions"],
-            arms=given["arms"] or ARMS,
+            arms=("url",) if given["url"] else given["arms"] or ARMS,
+            url=given["url"] or "",
+            people=given["concurrency"] or (1,),
             trials=given["trials"] or TRIALS,
             max_tokens=given["max_tokens"] or TOKENS,
             contexts=given["contexts"],
@@ -85,6 +98,15 @@ class Settings:
             else given["max_regression"],
         )
 
+    @property
+    def arm_names(self) -> list[str]:
+        """Of every way to be asked, as legs name it."""
+        return [
+            arm if people == 1 else f"{arm} x{people}"
+            for people in self.people
+            for arm in self.arms
+        ]
+
     def asked(self, model: str) -> dict[str, Any]:
         """What decides what is measured, as the document holds it."""
         return {
@@ -92,7 +114,7 @@ class Settings:
             "suites": list(self.suites),
             "number": self.number,
             "contexts": list(self.contexts) if self.contexts else None,
-            "arms": list(self.arms),
+            "arms": self.arm_names,
             "trials": self.trials,
             "max_tokens": self.max_tokens,
             "sampling": dict(self.sampling),
@@ -111,9 +133,11 @@ class Settings:
 
 
 def questions(
-    settings: Settings, invocation: Invocation, session: Session
+    settings: Settings, invocation: Invocation, session: Session | None
 ) -> tuple[list[Question], dict[str, str]]:
     """Every question, and the commits of the suites that were downloaded.
+
+    Without a session there is no suite of long prompts.
 
     Raises:
         UsageError: no prompt length fits the context.
@@ -127,6 +151,7 @@ def questions(
         if suite == "quick":
             asked += quick_questions(settings.number)
         elif suite == "context":
+            assert session is not None
             asked += context_questions(_lengths(settings, invocation, session))
         else:
             found, commits[suite] = _hub_suite(suite, settings, invocation)

@@ -1,29 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``splashpy doctor``: what this machine runs, and what its kernels are worth."""
+"""``splashpy doctor``: is this machine ready, and what are its kernels worth."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from splashpy.cli.invocation import Invocation
-from splashpy.cli.options import COMMON
+from splashpy.cli.options import COMMON, ENGINE
 from splashpy.cli.page import Page, PageCommand
 from splashpy.errors import UsageError
+from splashpy.units import format_bytes, format_tokens
 
 if TYPE_CHECKING:
+    from splashpy.bench.health import Trial
     from splashpy.bench.kernels import Examination, Line
+    from splashpy.cli.health import Check
 
 _HEADS = ("operation", "where", "MB", "GFLOP", "least", "kernel", "MLX", "verdict")
 
 
 def doctor(invocation: Invocation) -> int:
-    """Look at the machine; with --kernels, at every kernel.
+    """Look at the machine; with --kernels, at every kernel; with --load, at a model.
+
+    Returns:
+        0; 1 where a check failed, with --strict also where one warns.
 
     Raises:
         UsageError: --sustain without --kernels.
+        SplashError: the model of --load cannot be had.
     """
     from splashpy.bench.kernels import examine, look
+    from splashpy.cli.health import counts, look_around
 
     given, output = invocation.given, invocation.output
     if given["sustain"] and not given["kernels"]:
@@ -33,10 +42,21 @@ def doctor(invocation: Invocation) -> int:
         found = examine(path, seconds=given["sustain"] or 0)
     else:
         found = look()
+    checks = look_around(invocation)
+    trial = _try_out(invocation) if given["load"] else None
+    number = counts(checks)
+    bad = number["fail"] + (number["warn"] if given["strict"] else 0)
     if output.json:
-        output.document("doctor", _fields(found))
-        return 0
+        fields = {
+            **_fields(found),
+            "checks": [asdict(check) for check in checks],
+            "load": trial and _trial_fields(trial),
+        }
+        output.document("doctor", fields)
+        return 1 if bad else 0
     for line in _about(found):
+        output.result(line)
+    for line in (*_check_lines(checks), *_trial_lines(trial)):
         output.result(line)
     if found.lines:
         output.result("")
@@ -44,7 +64,73 @@ def doctor(invocation: Invocation) -> int:
         output.table(_HEADS, rows, wide=True)
         output.result("")
         output.result(_cycle(found))
-    return 0
+    return 1 if bad else 0
+
+
+def _check_lines(checks: Sequence[Check]) -> list[str]:
+    lines = [""]
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        lines.append(f"{check.state:<4}  {check.name:<{width}}  {check.found}")
+        if check.fix:
+            lines.append(f"{'':<4}  {'':<{width}}  fix: {check.fix}")
+    return lines
+
+
+def _try_out(invocation: Invocation) -> Trial:
+    from splashpy.bench.health import try_out
+    from splashpy.cli.resolve import find_or_build
+    from splashpy.cli.signals import Interrupts
+    from splashpy.package.model_directory import ModelDirectory
+
+    with Interrupts(invocation.output.err) as interrupts:
+        found = find_or_build(invocation, invocation.given["load"], interrupts)
+        progress = invocation.progress()
+        try:
+            trial = try_out(
+                ModelDirectory.open(found.path),
+                invocation.load_options(),
+                progress.update,
+            )
+        finally:
+            progress.close()
+        interrupts.check()
+        return trial
+
+
+def _trial_lines(trial: Trial | None) -> list[str]:
+    if trial is None:
+        return []
+    rate = (trial.tokens - 1) / trial.decode_seconds if trial.decode_seconds else 0.0
+    draft = trial.draft
+    reason = f": {draft.reason}" if draft.reason else ""
+    lines = [
+        "",
+        f"loaded   in {trial.load_seconds:.1f} s; draft {draft.state}{reason}",
+        f"answered {trial.tokens} tokens, the first after "
+        f"{trial.first_seconds:.2f} s, then {rate:.1f} tok/s, τ {trial.tau:.2f}",
+    ]
+    if trial.plan:
+        plan = trial.plan
+        lines.append(
+            f"memory   {format_bytes(plan.total)} with "
+            f"{format_tokens(plan.context)} tokens of context in {plan.kv}, of "
+            f"{format_bytes(plan.budget)}; {format_bytes(trial.peak_bytes)} held by MLX"
+        )
+    if trial.costs and trial.costs.passes:
+        passes = ", ".join(f"{n} rows {cost:.2f}" for n, cost in trial.costs.passes)
+        lines.append(
+            f"costs    a plain step {1e3 * trial.costs.plain_seconds:.1f} ms; in plain "
+            f"steps: a pass of {passes}; a draft {trial.costs.draft:.2f}"
+        )
+    return lines
+
+
+def _trial_fields(trial: Trial) -> dict[str, Any]:
+    fields = asdict(trial)
+    if trial.plan:
+        fields["plan"]["total"] = trial.plan.total
+    return fields
 
 
 def _about(found: Examination) -> list[str]:
@@ -126,9 +212,13 @@ DOCTOR = PageCommand(
     "doctor",
     page=Page(
         usage="",
-        summary="Say what this machine computes with, and what its kernels are worth.",
+        summary="Say whether this machine is ready, and what its kernels are worth.",
         examples=(
-            ("splashpy doctor", "device, MLX, BLAS, and whether kernels are used"),
+            ("splashpy doctor", "device, MLX, memory, disk, models, port, terminal"),
+            (
+                "splashpy doctor --load demo",
+                "load it, time its cycles again, let it write sixteen tokens",
+            ),
             (
                 "splashpy doctor --kernels",
                 "compare every kernel with MLX and race it, as in a 27B pair",
@@ -145,8 +235,11 @@ DOCTOR = PageCommand(
             "operation must move and compute; 'least' is the time that takes at the",
             "chip's own figures. SPLASHPY_KERNELS=off switches all kernels off,",
             "-NAME,-NAME single ones, NAME,NAME all others.",
+            "What cycles of a model cost is measured at its first start and kept;",
+            "--load measures it again. Exit codes: 0, or 1 where a check fails,",
+            "with --strict also where one warns.",
         ),
     ),
-    options=("kernels", "sustain", *COMMON),
+    options=("load", "strict", "kernels", "sustain", *ENGINE, *COMMON),
     run=doctor,
 )

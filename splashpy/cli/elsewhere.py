@@ -6,6 +6,7 @@ Only the listing and one configuration are fetched, never a weight.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from splashpy.errors import ModelKindError
@@ -13,6 +14,7 @@ from splashpy.package import hub, names
 from splashpy.package.fields import Fields
 from splashpy.package.model_directory import context_max, read_sizes
 from splashpy.package.published_drafters import TargetSizes
+from splashpy.packing.memory_verdict import judge
 from splashpy.packing.outlook import of_repository
 
 
@@ -37,7 +39,8 @@ def read(wish: names.ModelName) -> tuple[dict[str, Any], TargetSizes | None]:
         ModelKindError, IntegrityError: the configuration is not a JSON object.
     """
     about = hub.repository_facts(wish.repo, wish.revision)
-    config = dict(of_repository(about).config)
+    outlook = of_repository(about)
+    config, memory = dict(outlook.config), judge(outlook.parts, outlook.config)
     target = _sizes(config, wish.repo)
     fields = {
         "name": wish.text,
@@ -51,6 +54,7 @@ def read(wish: names.ModelName) -> tuple[dict[str, Any], TargetSizes | None]:
         "layers": target and target.num_layers,
         "hidden_size": target and target.hidden_size,
         "vocabulary": target and target.vocab_size,
+        "memory": memory and asdict(memory),
         "files": dict(about.files),
     }
     return fields, target

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from splashpy.package.library import InstalledModel, Library
     from splashpy.package.model_directory import ModelDirectory
     from splashpy.package.published_drafters import TargetSizes
+    from splashpy.packing.memory_verdict import MemoryVerdict
     from splashpy.packing.pull import PullPlan
 
 ASK_ABOVE_BYTES = 1_000_000_000  # a smaller download is not worth a question
@@ -103,7 +104,10 @@ def list_models(invocation: Invocation) -> int:
     missing = [known for known in KNOWN if given["all"] and known.name not in names]
     output = invocation.output
     if output.json:
-        models = [{**_fields(model), "installed": True} for model in installed]
+        models = [
+            {**_fields(model), "room": _room(model), "installed": True}
+            for model in installed
+        ]
         models += [
             {"name": known.name, "about": known.about, "installed": False}
             for known in missing
@@ -114,8 +118,8 @@ def list_models(invocation: Invocation) -> int:
             output.result(model.name)
     else:
         rows = [_row(model) for model in installed]
-        rows += [[known.name, "-", "-", "-", "-", known.about] for known in missing]
-        heads = ["MODEL", "SIZE", "KIND", "CONTEXT", "DRAFT", "LAST USED"]
+        rows += [[known.name, *["-"] * 5, known.about] for known in missing]
+        heads = ["MODEL", "SIZE", "KIND", "CONTEXT", "FITS", "DRAFT", "LAST USED"]
         output.table(heads, rows, wide=given["wide"])
         if not installed:
             output.note("nothing is installed; splashpy pull demo builds a small one")
@@ -138,6 +142,8 @@ def show(invocation: Invocation) -> int:
         facts = _elsewhere(invocation, name, missing)
     else:
         facts = _fields(model) | _directory_fields(ModelDirectory.open(model.path))
+        verdict = _verdict(model.path)
+        facts["memory"] = verdict and asdict(verdict)
     if invocation.output.json:
         invocation.output.document("show", facts)
     elif invocation.output.quiet:
@@ -170,14 +176,30 @@ def _tell(invocation: Invocation, facts: dict[str, Any]) -> None:
     if "last_used" in facts:
         facts["last_used"] = _when(facts["last_used"])
     files, drafters = facts.pop("files"), facts.pop("published_drafters")
+    memory = facts.pop("memory", None)
     width = max(map(len, facts))
     for name, value in facts.items():
         if value not in (None, "", {}):
             invocation.output.result(f"{name:<{width}}  {_spoken(value)}")
+    for line in _memory_lines(memory):
+        invocation.output.result(f"{'memory':<{width}}  {line}")
     for drafter in drafters:
         invocation.output.result(f"{'drafter':<{width}}  {drafter['about']}")
     for name, size in files.items():
         invocation.output.result(f"{'file':<{width}}  {format_bytes(size):>9}  {name}")
+
+
+def _memory_lines(memory: dict[str, Any] | None) -> list[str]:
+    """The memory plan: what some contexts need, of how much."""
+    from splashpy.packing.memory_verdict import Share
+
+    if memory is None:
+        return []
+    weights, budget = (
+        format_bytes(memory[name]) for name in ("weights_bytes", "budget_bytes")
+    )
+    first = f"{memory['level']}: {weights} of weights; {budget} may be used"
+    return [first, *(str(Share(**share)) for share in memory["shares"])]
 
 
 def remove(invocation: Invocation) -> int:
@@ -303,9 +325,41 @@ def _row(model: InstalledModel) -> list[str]:
         format_bytes(model.size_bytes),
         model.kind,
         format_tokens(model.context_max),
+        _fits(model),
         "yes" if model.has_draft else "no",
         _when(model.last_used),
     ]
+
+
+def _fits(model: InstalledModel) -> str:
+    """``yes`` with its whole context, how much of that fits, ``no``, or unknown."""
+    verdict = _verdict(model.path)
+    if verdict is None:
+        return "-"
+    if verdict.level == "does not fit":
+        return "no"
+    whole = verdict.room >= model.context_max
+    return "yes" if whole else format_tokens(verdict.room)
+
+
+def _room(model: InstalledModel) -> int | None:
+    """Tokens of context that fit; 0 where it would not load, None where unknown."""
+    verdict = _verdict(model.path)
+    if verdict is None:
+        return None
+    return 0 if verdict.level == "does not fit" else verdict.room
+
+
+def _verdict(path: Path) -> MemoryVerdict | None:
+    from splashpy.errors import PackageError
+    from splashpy.packing.memory_verdict import judge
+    from splashpy.packing.outlook import of_directory
+
+    try:
+        outlook = of_directory(path)
+    except (PackageError, OSError):
+        return None
+    return judge(outlook.parts, outlook.config)
 
 
 def _when(seconds: float | None) -> str:

@@ -54,7 +54,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--extract-last", "only the last fenced code block", rare=True),
         Option("--no-stream", "print the answer when it is complete"),
         Option("-o --output", "write the answer to FILE", "FILE", values.text),
-        Option("--stats", "speed and acceptance on one line of stderr"),
+        Option("--stats", "speed, acceptance and decisions on stderr"),
         Option("--draft-colors", "colour tokens by where they came from"),
         Option("--fail-on-length", "exit 4 when the answer was cut off", rare=True),
         Option("--json-stream", "every engine event, one JSON line each", rare=True),
@@ -97,6 +97,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--full", "with --files: their digests too"),
     ),
     "Machine": (
+        Option("--load", "load a model, let it write a little", "MODEL", values.text),
+        Option("--strict", "exit 1 for a warning, too"),
         Option("--kernels", "compare and race every kernel"),
         Option(
             "--sustain",

@@ -195,6 +195,7 @@ class _Program:
 
     def _tell_ready(self, facts: Ready, port: int) -> Path:
         """Tell a person and other commands where it answers."""
+        from splashpy.cli.stats import memory_line
         from splashpy.server.registry import RunningServer, announce
         from splashpy.units import format_tokens
         from splashpy.version import __version__
@@ -224,6 +225,8 @@ class _Program:
             drafts += f", block {facts.block_size}"
         output.note(f"model {settings.model}: {drafts}")
         output.note(f"context {format_tokens(facts.context_max)}")
+        if plan := memory_line(facts):
+            output.note(plan)
         output.note(f"Ready {server.url}/v1")
         output.note("stop with Ctrl-C")
         return path

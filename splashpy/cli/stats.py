@@ -47,6 +47,23 @@ def stats_line(done: Done, ready: Ready) -> str:
     return " · ".join(part for part in parts if part)
 
 
+def decisions_line(done: Done) -> str:
+    """``passes 12 plain, 40 drafted, 3 looked up · 31.2 plain steps saved, 2.0 lost``.
+
+    What was decided before every pass of the target, and what came of it: a pass that
+    commits more tokens than it costs saves plain steps, one that commits fewer loses
+    them. Empty where there was no pass, or nobody noted what was decided.
+    """
+    spec = done.spec
+    if not spec.plain_cycles + spec.drafter_cycles + spec.lookup_cycles:
+        return ""
+    return (
+        f"passes {spec.plain_cycles:,} plain, {spec.drafter_cycles:,} drafted, "
+        f"{spec.lookup_cycles:,} looked up · {spec.saved:,.1f} plain steps saved, "
+        f"{spec.regret:,.1f} lost"
+    )
+
+
 def memory_line(ready: Ready) -> str:
     """The plan: what is loaded, what a full context adds, of how much.
 

@@ -90,7 +90,10 @@ class _Writer:
         return show
 
     def _explain(self, ready: Ready) -> None:
-        """What the colours mean; with -v also who drafts, and the memory plan."""
+        """What the colours mean; with -v also who drafts, and the memory plan.
+
+        ``--stats`` tells the plan, too, at the end.
+        """
         output = self.invocation.output
         draft = ready.draft
         if output.verbose:
@@ -148,7 +151,9 @@ class _Writer:
         elif given["no_stream"]:
             self._write_text(answer.text)
         if given["stats"]:
-            output.err.write(f"{stats.stats_line(done, ready)}\n")
+            lines = [stats.stats_line(done, ready), stats.decisions_line(done)]
+            lines += [] if output.verbose else [stats.memory_line(ready)]
+            output.err.write("".join(f"{line}\n" for line in lines if line))
         self.sink.complete = not stopped
         if stopped or done.reason == "cancelled":
             return stopped or 130

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -143,7 +143,7 @@ class CombinedDrafter:
             return empty_proposal()
         proposal = self.drafter.propose(state.drafter, anchor, count, sampling)
         state.cycle = Kind(len(proposal) + 1, drafter=len(proposal) > 0)
-        return proposal
+        return replace(proposal, cost=self.costs.drafted(len(proposal)))
 
     def expected(self, state: CombinedState) -> list[float]:
         """See :class:`~splashpy.drafting.drafter.SharesCycles`."""
@@ -188,9 +188,10 @@ class CombinedDrafter:
         state.lookup.price = self._price(state)
         found = self.lookup.propose(state.lookup, anchor, limit, sampling)
         cycle = Kind(len(found) + 1)
-        if self.lookup.always or state.pace.affords(self.costs.verify(cycle.rows)):
+        cost = self.costs.verify(cycle.rows)
+        if self.lookup.always or state.pace.affords(cost):
             state.cycle = cycle
-            return found
+            return replace(found, cost=cost)
         state.lookup.drafted = 0
         return empty_proposal()
 

@@ -30,12 +30,14 @@ class Proposal:
             mass on ``token_ids``.
         probs: [K, C] float32, the distribution over ``candidates`` that token i really
             was drawn from given tokens 1..i-1; None when it is a point mass.
+        cost: of its cycle in plain steps, as far as its drafter knows.
     """
 
     token_ids: mx.array
     source: Source = "a"
     candidates: mx.array | None = None
     probs: mx.array | None = None
+    cost: float = 1.0
 
     def __len__(self) -> int:
         return self.token_ids.shape[0]

@@ -174,7 +174,7 @@ class LookupDrafter:
         if sampling.grammar is not None:
             forced = sampling.grammar.forced()[:room]
             if forced:
-                return _proposal(forced)
+                return self._proposal(forced)
         if match is None or room < 1:
             return empty_proposal()
         depth = _depth(state.tokens, match.end)
@@ -184,7 +184,11 @@ class LookupDrafter:
         if sampling.grammar is not None:
             drafts = drafts[: sampling.grammar.legal(drafts)]
         state.drafted = len(drafts)
-        return _proposal(drafts)
+        return self._proposal(drafts)
+
+    def _proposal(self, token_ids: list[int]) -> Proposal:
+        drafts = mx.array(token_ids, dtype=mx.int32)
+        return Proposal(drafts, source="l", cost=self.cost if token_ids else 1.0)
 
     def _promising(self, state: LookupState) -> Match | None:
         """The match of the latest tokens, if drafting from it is expected to pay."""
@@ -210,10 +214,6 @@ class LookupDrafter:
             if earlier and (n > _AMBIGUOUS or count == 2):
                 return Match(n, earlier)
         return None
-
-
-def _proposal(token_ids: list[int]) -> Proposal:
-    return Proposal(mx.array(token_ids, dtype=mx.int32), source="l")
 
 
 def _judge(state: LookupState) -> None:

@@ -97,12 +97,20 @@ class Acceptance:
 
     @property
     def chances(self) -> list[float]:
-        """Of every slot."""
+        """Of every slot.
+
+        A slot that was hardly tried is expected to do better or worse than before as
+        the slot ahead of it does: what is never drafted could not show that it pays.
+        """
+        found: list[float] = []
+        trend = 1.0
         counts = zip(self._prior, self._kept, self._tried, strict=True)
-        return [
-            (kept + _PRIOR_CYCLES * prior) / (tried + _PRIOR_CYCLES)
-            for prior, kept, tried in counts
-        ]
+        for prior, kept, tried in counts:
+            guess = min(prior * trend, 1.0)
+            chance = (kept + _PRIOR_CYCLES * guess) / (tried + _PRIOR_CYCLES)
+            found.append(chance)
+            trend = chance / prior if prior else 1.0
+        return found
 
     def expected(self) -> list[float]:
         """Tokens a cycle commits with 0, 1, 2 ... drafts, the target's own counted."""

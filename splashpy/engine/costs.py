@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cycles cost on this machine, timed once after loading.
+"""What cycles cost on this machine, timed after loading until it is known.
 
 A plain step is timed as plain decoding runs it, each launched before the one before it
 is read; a verify pass and the drafter's own pass as they run between two readings. The
@@ -10,6 +10,7 @@ adds time. What it leaves of nonsense is straightened: more rows cost no less.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate, islice
 from time import perf_counter
 
@@ -17,6 +18,7 @@ import mlx.core as mx
 
 from splashpy.drafting.drafter import Drafter, DraftSampling
 from splashpy.drafting.pace import Costs
+from splashpy.kernels import metal
 from splashpy.models.target import Target
 
 _SECONDS = 1.0  # for all kinds together, unless that leaves too few runs
@@ -42,9 +44,7 @@ def measure_costs(
     for width in sorted(set(rows)):
         kinds[width] = lambda width=width: _pass_seconds(target, width)
     if drafter is not None:
-        features, most = _features(target), drafter.block_size - 1
-        for count in range(1, most):  # a graph is traced once for every length
-            _draft_seconds(drafter, features, count)
+        features, most = _trace(target, drafter), drafter.block_size - 1
         kinds["draft"] = lambda: _draft_seconds(drafter, features, most)
     best = _fastest(kinds)
     plain = best["plain"]
@@ -52,6 +52,33 @@ def measure_costs(
     costs = accumulate((best[width] / plain for width in widths), max, initial=1.0)
     passes = zip(widths, islice(costs, 1, None), strict=True)
     return Costs(tuple(passes), best.get("draft", 0.0) / plain, plain)
+
+
+def renew_costs(costs: Costs, target: Target, drafter: Drafter | None = None) -> Costs:
+    """Costs that were measured before, with the plain step as it is now.
+
+    Whatever the first request would have to wait for is compiled on the way.
+
+    Args:
+        costs: of this target and drafter on this machine.
+        target: as for :func:`measure_costs`.
+        drafter: likewise.
+    """
+    if drafter is not None:
+        _draft_seconds(drafter, _trace(target, drafter), drafter.block_size - 1)
+    if metal.use_metal():
+        for rows, _ in costs.passes:
+            _pass_seconds(target, rows)
+    seconds = [_plain_seconds(target) for _ in range(_FEWEST_RUNS)]
+    return replace(costs, plain_seconds=min(seconds))
+
+
+def _trace(target: Target, drafter: Drafter) -> mx.array | None:
+    """Features to draft from; a drafter's graph is traced once for every length."""
+    features = _features(target)
+    for count in range(1, drafter.block_size - 1):
+        _draft_seconds(drafter, features, count)
+    return features
 
 
 def _fastest(kinds: dict[Kind, Callable[[], float]]) -> dict[Kind, float]:

@@ -129,6 +129,8 @@ def settle(sequence: Sequence, flight: InFlight) -> TokensCommitted:
         draft_seconds=flight.drafted_at - flight.started,
         verify_seconds=now - flight.drafted_at,
         at=now,
+        by=flight.proposal.source if drafted else "t",
+        cost=flight.proposal.cost,
         logprobs=read_ranking(flight.ranking, run),
     )
 

@@ -24,6 +24,7 @@ from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.lanes import Lanes
 from splashpy.engine.loading import Loaded, LoadRequest, load
+from splashpy.engine.memory_watch import MemoryWatch
 from splashpy.engine.request import (
     EngineEvent,
     Failed,
@@ -35,7 +36,7 @@ from splashpy.engine.shelf import open_cache
 from splashpy.engine.task import Means, Task
 from splashpy.engine.widths import Widths
 from splashpy.errors import InternalError, SplashError, UsageError
-from splashpy.protocol import LoadOptions, LoadProgress
+from splashpy.protocol import LoadOptions, LoadProgress, Log, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ _Entry = tuple[bool, int, _Job | LoadRequest | None]
 _FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
 _STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
-Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress
+Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress | Memory | Log
 Emit = Callable[[Emitted], None]
 
 
@@ -82,6 +83,7 @@ class Engine:
         self._cache: PrefixCache | None = None
         self._lanes: Lanes | None = None
         self._most = LoadOptions().max_concurrent
+        self._memory = MemoryWatch(emit)
         self._thread = threading.Thread(
             target=self._run, name="splashpy-engine", daemon=True
         )
@@ -164,7 +166,10 @@ class Engine:
         for event in lanes.step(alone=self._head() is None):
             if isinstance(event, Finished) and lanes.reads_ahead(event.id):
                 self._keep_on_disk(event.id)
+            if isinstance(event, Finished):
+                self._memory.tell(self._cache)
             self._tell(event)
+        self._memory.look(self._cache)
 
     def _head(self) -> _Job | None:
         """The next request, unless the model changes before it."""
@@ -222,7 +227,10 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - reported to whoever asked
             self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
             return
+        plan = self._loaded.plan
+        self._memory.limit(plan.budget if plan else 0)
         self._emit(self._loaded)
+        self._memory.tell(self._cache)
 
     def _admit(self, job: _Job) -> None:
         request = job.request

@@ -7,6 +7,8 @@ machine, so that tokens are drafted only where they are expected to pay.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from splashpy import blas
 from splashpy.drafting.combined import CombinedDrafter
 from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import Drafter
@@ -25,16 +28,20 @@ from splashpy.drafting.lookup import (
 )
 from splashpy.drafting.pace import FREE, Costs
 from splashpy.drafting.plain import PlainDrafter
-from splashpy.engine.costs import measure_costs
+from splashpy.engine.calibration import Calibration
+from splashpy.engine.costs import measure_costs, renew_costs
 from splashpy.engine.memory import Needs, Plan, budget_bytes, plan_memory
 from splashpy.engine.row_kernels import choose_kernels
 from splashpy.errors import ModelResultError, PairError, SplashError, UsageError
+from splashpy.kernels import metal, verdicts
 from splashpy.models.dflash2_load import UNPACKED_BITS, drafter_sizes, load_drafter
 from splashpy.models.loading import load_target
 from splashpy.models.quantized_lane import GROUP
 from splashpy.models.target import MlxLmTarget, Target, check_taps
+from splashpy.package.identity import files_identity
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, LoadOptions, LoadProgress
+from splashpy.version import __version__
 
 _COPIES = 3  # of windows and recurrent states: the running one and two checkpoints
 
@@ -53,6 +60,8 @@ class LoadRequest:
         memory_bytes: what weights and states may take; 0 where it is not known.
         paced: draft where it is expected to pay; False drafts always, and whole
             blocks.
+        costs_file: keeps what cycles cost, for the next start; None keeps nothing.
+        time_again: time cycles even where that is kept.
     """
 
     directory: Path
@@ -62,6 +71,8 @@ class LoadRequest:
     draft: Path | None = None
     memory_bytes: int = 0
     paced: bool = True
+    costs_file: Path | None = None
+    time_again: bool = False
 
     @classmethod
     def of(
@@ -267,9 +278,48 @@ def _costs(
 ) -> Costs:
     if not request.paced or (drafter is None and request.options.lookup is not None):
         return FREE
-    if drafter is None:
-        return measure_costs(target, [DRAFT_TOKENS + 1])
-    return measure_costs(target, [2, drafter.block_size, DRAFT_TOKENS + 1], drafter)
+    rows = [DRAFT_TOKENS + 1]
+    if drafter is not None:
+        rows += [2, drafter.block_size]
+    kept = _calibration(target, drafter, request)
+    costs = kept.read(rows)
+    if costs is not None:
+        return renew_costs(costs, target, drafter)
+    costs = measure_costs(target, rows, drafter)
+    kept.write(costs)
+    return costs
+
+
+def _calibration(
+    target: Target, drafter: DFlash2Drafter | None, request: LoadRequest
+) -> Calibration:
+    """Where the costs of this pair on this machine are kept."""
+    if request.costs_file is None:
+        return Calibration(None, {})
+    library, directory = blas.prepare(), _draft_directory(request)
+    facts: dict[str, Any] = {
+        "machine": verdicts.machine(),
+        "cores": _cores(),
+        "blas": [str(library), library.threads],
+        "kernels": metal.switch(),
+        "splashpy": __version__,
+        "target": files_identity(request.directory),
+        "kv": target.facts.kv,
+    }
+    if drafter is not None and directory is not None:
+        facts |= {
+            "draft": files_identity(directory),
+            "draft_bits": request.options.draft_bits,
+            "block_size": drafter.block_size,
+        }
+    return Calibration(request.costs_file, facts, again=request.time_again)
+
+
+def _cores() -> int:
+    """Processor cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 0
 
 
 def _load_drafter(

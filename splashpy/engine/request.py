@@ -99,8 +99,10 @@ class PrefillProgress:
 class TokensCommitted:
     """What one cycle committed; ``cycle`` 0 is the token the prefill produced.
 
-    ``at`` is the engine thread's ``perf_counter`` when the tokens were read;
-    ``logprobs`` has an entry per token where they were asked for.
+    ``at`` is the engine thread's ``perf_counter`` when the tokens were read; ``by`` is
+    who drafted, the target itself in a plain step; ``cost`` is what the cycle was
+    expected to take, in plain steps; ``logprobs`` has an entry per token where they
+    were asked for.
     """
 
     id: str
@@ -112,6 +114,8 @@ class TokensCommitted:
     draft_seconds: float
     verify_seconds: float
     at: float
+    by: TokenSource = "t"
+    cost: float = 1.0
     logprobs: tuple[TokenLogprob, ...] = ()
 
 

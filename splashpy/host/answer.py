@@ -97,7 +97,11 @@ class Answer:
         self.counts.looked_up += event.sources[:committed].count("l")
         if event.cycle:
             self.counts.note(
-                drafted=event.drafted, accepted=accepted, committed=committed
+                drafted=event.drafted,
+                accepted=accepted,
+                committed=committed,
+                by=event.by,
+                cost=event.cost,
             )
         else:
             self.first_at = event.at

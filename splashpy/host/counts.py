@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
-from splashpy.protocol import Spec
+from splashpy.protocol import Kind, Spec
 
 
 @dataclass(slots=True)
@@ -21,6 +22,9 @@ class SpecCounts:
         hist: hist[n - 1] counts the cycles that committed n tokens.
         drafted_per_position: cycles that proposed a token at draft position i + 1.
         accepted_per_position: cycles that committed it.
+        decided: cycles by who drafted; ``t`` where nobody did.
+        saved: plain steps saved by cycles that committed more tokens than they cost.
+        regret: plain steps lost by cycles that committed fewer.
     """
 
     cycles: int = 0
@@ -31,10 +35,24 @@ class SpecCounts:
     hist: list[int] = field(default_factory=list)
     drafted_per_position: list[int] = field(default_factory=list)
     accepted_per_position: list[int] = field(default_factory=list)
+    decided: Counter[Kind] = field(default_factory=Counter)
+    saved: float = 0.0
+    regret: float = 0.0
 
-    def note(self, *, drafted: int, accepted: int, committed: int) -> None:
-        """Count one cycle."""
+    def note(
+        self,
+        *,
+        drafted: int,
+        accepted: int,
+        committed: int,
+        by: Kind = "t",
+        cost: float = 1.0,
+    ) -> None:
+        """Count one cycle that was expected to take ``cost`` plain steps."""
         self.cycles += 1
+        self.decided[by] += 1
+        self.saved += max(committed - cost, 0.0)
+        self.regret += max(cost - committed, 0.0)
         self.drafted += drafted
         self.accepted += accepted
         self.committed += committed
@@ -63,6 +81,11 @@ class SpecCounts:
             hist=tuple(self.hist),
             accepted_per_position=tuple(self.accepted_per_position),
             drafted_per_position=tuple(self.drafted_per_position),
+            plain_cycles=self.decided["t"],
+            drafter_cycles=self.decided["a"],
+            lookup_cycles=self.decided["l"],
+            saved=round(self.saved, 3),
+            regret=round(self.regret, 3),
         )
 
 

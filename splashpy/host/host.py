@@ -14,6 +14,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from splashpy import blas, protocol
 from splashpy.cache.disk.lookup_file import LookupFile
 from splashpy.dialogue.detokenizer import token_bytes
 from splashpy.dialogue.prompt import Prompt
+from splashpy.engine import calibration
 from splashpy.engine.engine import Emitted, Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.request import Failed, Finished, LookedUp
@@ -33,6 +35,7 @@ from splashpy.host.lookups import describe
 from splashpy.host.model import Speech, resolve_request
 from splashpy.host.ranked import RankedTokens
 from splashpy.package.model_directory import ModelDirectory
+from splashpy.paths import Paths
 from splashpy.protocol import Command, Event
 from splashpy.version import __version__
 
@@ -115,7 +118,7 @@ class Host:
                 self._emit(protocol.Pong(n=item.n))
             case protocol.Shutdown():
                 self._engine.close(item.grace_ms / 1e3)
-            case protocol.LoadProgress():
+            case protocol.LoadProgress() | protocol.Memory() | protocol.Log():
                 self._emit(item)
             case Loaded():
                 self._ready(item)
@@ -143,14 +146,11 @@ class Host:
         speech = Speech.from_directory(directory, command.options.max_context)
         self._speech = speech
         self._loading.append((command, speech))
-        self._engine.load(
-            LoadRequest.of(
-                directory,
-                command.options,
-                speech.context_max,
-                memory_bytes=memory_bytes(),
-            )
+        request = LoadRequest.of(
+            directory, command.options, speech.context_max, memory_bytes=memory_bytes()
         )
+        costs_file = Paths.default().state / calibration.FILE
+        self._engine.load(replace(request, costs_file=costs_file))
 
     def _ready(self, loaded: Loaded) -> None:
         command, speech = self._loading.popleft()

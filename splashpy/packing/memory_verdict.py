@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a model fits this computer's memory, said before it is downloaded.
 
-Weights take what their files take; where MLX computes on a CPU they become float32.
-The state of attention is added for a short conversation. Too little is known for more:
-what a configuration does not say is left out, so that a model that would run is not
-told off. The verdict is advice. It asks, and forbids nothing.
+Loading plans from the shapes of the weights (``engine/memory.py``). Here the same plan
+is made from what files and configuration say: weights take what their files take, or
+four bytes each where MLX computes on a CPU. What a configuration does not say is left
+out, so that a model that would run is not told off. The verdict is advice. It asks, and
+forbids nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+from splashpy.engine.memory import Needs, budget_bytes, plan_memory
+from splashpy.errors import CapacityError
 from splashpy.host.device import device
 from splashpy.package.model_directory import context_max
-from splashpy.protocol import Device
+from splashpy.protocol import Device, KvFormat
 from splashpy.units import format_bytes, format_tokens
 
 Level = Literal["fits", "tight", "does not fit"]
@@ -25,7 +28,11 @@ Level = Literal["fits", "tight", "does not fit"]
 CONTEXT = 8192
 """Tokens of a conversation the verdict counts with."""
 
-_WORKSPACE = 1.1  # activations and buffers beside weights and state
+CONTEXTS = (8192, 32768, 131_072)
+"""Contexts whose memory is told, beside the model's own."""
+
+_COMFORT = 32768  # tokens; where fewer fit, memory is tight
+_GROUP = 64  # channels that share a scale and a bias in a state of 8 bits
 _SCALE_BITS = 32  # scale and bias of a group, 16 bits each
 _UNPACKED_BITS = 16
 _TYPE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
@@ -56,24 +63,53 @@ class Weights:
         return Weights(round(self.num_bytes * packed / self.bits), packed)
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a context of so many tokens needs.
+
+    Attributes:
+        tokens: of prompt plus answer.
+        kv: how keys and values are kept.
+        total_bytes: with weights and everything else.
+        fits: whether that may be used.
+    """
+
+    tokens: int
+    kv: KvFormat
+    total_bytes: int
+    fits: bool
+
+    def __str__(self) -> str:
+        fits = "fits" if self.fits else "does not fit"
+        kept = " in 8 bits" if self.kv == "q8" else ""
+        size = format_bytes(self.total_bytes)
+        return f"{format_tokens(self.tokens)} tokens{kept}: {size}, {fits}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryVerdict:
     """What a model needs and what there is, in bytes.
 
     Attributes:
         level: ``fits``; ``tight``, which loads but leaves little for a conversation;
-            or ``does not fit``, where the weights alone are more than there is.
+            or ``does not fit``, which loading would refuse.
         weights_bytes: once loaded.
+        workspace_bytes: for what passes compute.
         state_bytes: of ``context`` tokens; 0 where the configuration does not tell.
         context: tokens counted with.
-        budget_bytes: what this computer allows.
+        budget_bytes: what may be used of this computer.
+        room: tokens that fit, at most those the model was made for.
+        shares: what some contexts need.
     """
 
     level: Level
     weights_bytes: int
+    workspace_bytes: int
     state_bytes: int
     context: int
     budget_bytes: int
+    room: int
+    shares: tuple[Share, ...] = ()
 
     def __str__(self) -> str:
         weights, budget = map(format_bytes, (self.weights_bytes, self.budget_bytes))
@@ -83,9 +119,10 @@ class MemoryVerdict:
             if self.state_bytes
             else ""
         )
+        room = f", room for {format_tokens(self.room)} tokens" if self.room else ""
         return (
             f"memory: {self.level}: {weights} of weights{state}; "
-            f"this computer allows {budget}"
+            f"{budget} may be used{room}"
         )
 
 
@@ -103,27 +140,64 @@ def judge(
         None when too little is known for a verdict.
     """
     machine = machine or device("")
-    budget = machine.working_set_bytes or machine.memory_bytes
+    budget = budget_bytes(machine.working_set_bytes or machine.memory_bytes, None)
     if not budget or not parts or not parts[0].num_bytes:
         return None
-    on_cpu = not machine.working_set_bytes
-    weights = round(
-        sum(part.num_bytes * (32 / part.bits if on_cpu else 1) for part in parts)
-    )
-    context = min(CONTEXT, context_max(dict(config)))
-    state = _state_bytes(config, context) * (2 if on_cpu else 1)
-    level: Level = "fits"
-    if weights > budget:
-        level = "does not fit"
-    elif (weights + state) * _WORKSPACE > budget:
-        level = "tight"
+    needs = needs_of(parts, config, on_cpu=not machine.working_set_bytes)
+    context = min(CONTEXT, needs.context_max)
+    try:
+        room = plan_memory(needs, budget).context
+    except CapacityError:
+        level, room = "does not fit", max(needs.room("bf16", budget), 0)
+    else:
+        level = "fits" if room >= min(_COMFORT, needs.context_max) else "tight"
     return MemoryVerdict(
         level=level,
-        weights_bytes=weights,
-        state_bytes=state,
+        weights_bytes=needs.target + needs.draft,
+        workspace_bytes=needs.workspace,
+        state_bytes=needs.row * context,
         context=context,
         budget_bytes=budget,
+        room=room,
+        shares=tuple(_shares(needs, budget)),
     )
+
+
+def needs_of(
+    parts: Sequence[Weights], config: Mapping[str, Any], *, on_cpu: bool
+) -> Needs:
+    """What loading plans with, from files and configuration alone.
+
+    Args:
+        parts: the target's weights first, then its drafter's.
+        config: the target's config.json; may be empty.
+        on_cpu: everything becomes float32.
+    """
+    target, *others = (
+        round(part.num_bytes * (32 / part.bits if on_cpu else 1)) for part in parts
+    )
+    width = 4 if on_cpu else 2
+    channels, size = _row(config)
+    # A number of 8 bits and its share of a scale and a bias.
+    packed = 1 + 2 * width / _GROUP
+    return Needs(
+        target=target,
+        draft=sum(others),
+        row=width * channels,
+        row_q8=0 if size % _GROUP else round(packed * channels),
+        context_max=context_max(dict(config)),
+    )
+
+
+def _shares(needs: Needs, budget: int) -> Iterable[Share]:
+    """What some contexts need; in 8 bits where only that fits."""
+    smaller = [tokens for tokens in CONTEXTS if tokens < needs.context_max]
+    for tokens in (*smaller, needs.context_max):
+        packed = bool(needs.row_q8) and needs.total("bf16", tokens) > budget
+        packed = packed and needs.total("q8", tokens) <= budget
+        kv: KvFormat = "q8" if packed else "bf16"
+        total = needs.total(kv, tokens)
+        yield Share(tokens, kv, total, total <= budget)
 
 
 def loaded_bytes(files: Iterable[tuple[str, int]]) -> int:
@@ -167,17 +241,20 @@ def gguf_bits(file: str) -> float:
     return int(packed) + (1.0 if bias else 0.5) if packed else int(plain)
 
 
-def _state_bytes(config: Mapping[str, Any], context: int) -> int:
-    """Keys and values in 16 bits; 0 for attention of another kind than known."""
+def _row(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Numbers one token adds to keys and values, and the channels of a head.
+
+    0 for attention of another kind than known.
+    """
     text = _text(config)
     heads, layers = text.get("num_attention_heads"), _attention_layers(text)
     key_heads = text.get("num_key_value_heads", heads)
-    size = text.get("head_dim")
+    size: Any = text.get("head_dim")
     if size is None and _counts(text.get("hidden_size"), heads):
         size = text["hidden_size"] // heads
-    if "kv_lora_rank" in text or not _counts(layers, key_heads, size):
-        return 0
-    return 2 * 2 * layers * key_heads * size * context
+    if size is None or "kv_lora_rank" in text or not _counts(layers, key_heads, size):
+        return 0, 0
+    return 2 * layers * key_heads * size, size
 
 
 def _attention_layers(text: Mapping[str, Any]) -> Any:

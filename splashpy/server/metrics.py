@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import Any
 
 from splashpy.protocol import Done
-from splashpy.server.outcome import timings
+from splashpy.server.outcome import decisions, timings
 
 PREFIX = "splashpy_"
 _BUCKETS = (*(0.005 * 2**n for n in range(17)), 600.0)
@@ -24,10 +24,13 @@ COUNTERS: dict[str, str] = {
     "cached_prompt_tokens_total": "Tokens of prompts that were in the cache.",
     "generated_tokens_total": "Tokens of answers.",
     "reasoning_tokens_total": "Tokens of answers that are reasoning.",
-    "spec_decode_num_drafts_total": "Verify passes.",
+    "spec_decode_num_drafts_total": "Verify passes that had drafts.",
     "spec_decode_num_draft_tokens_total": "Tokens proposed.",
     "spec_decode_num_accepted_tokens_total": "Proposed tokens that were kept.",
     "spec_decode_num_accepted_tokens_per_pos_total": "The same by draft position.",
+    "spec_decode_decisions_total": "Verify passes by who drafted: plain is nobody.",
+    "spec_decode_saved_steps_total": "Plain steps saved by passes that paid.",
+    "spec_decode_regret_steps_total": "Plain steps lost by passes that did not.",
     "prefix_cache_hits_total": "Requests that found part of their prompt cached.",
     "prefix_cache_misses_total": "Requests that did not.",
     "ignored_fields_total": "Fields of requests that nothing here reads.",
@@ -84,9 +87,13 @@ class Metrics:
         self.add("cached_prompt_tokens_total", usage.cached)
         self.add("generated_tokens_total", usage.completion)
         self.add("reasoning_tokens_total", usage.reasoning)
-        self.add("spec_decode_num_drafts_total", spec.cycles)
+        self.add("spec_decode_num_drafts_total", spec.cycles - spec.plain_cycles)
         self.add("spec_decode_num_draft_tokens_total", spec.drafted)
         self.add("spec_decode_num_accepted_tokens_total", spec.accepted)
+        for by, cycles in decisions(spec).items():
+            self.add("spec_decode_decisions_total", cycles, by=by)
+        self.add("spec_decode_saved_steps_total", spec.saved)
+        self.add("spec_decode_regret_steps_total", spec.regret)
         for position, accepted in enumerate(spec.accepted_per_position):
             name = "spec_decode_num_accepted_tokens_per_pos_total"
             self.add(name, accepted, position=str(position))
@@ -150,6 +157,7 @@ _LABELLED = (
     "requests_total",
     "http_responses_total",
     "spec_decode_num_accepted_tokens_per_pos_total",
+    "spec_decode_decisions_total",
 )
 
 

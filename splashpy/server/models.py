@@ -163,7 +163,9 @@ def _speculation(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "drafted": int(total("spec_decode_num_draft_tokens_total")),
         "accepted": int(total("spec_decode_num_accepted_tokens_total")),
-        "cycles": int(total("spec_decode_num_drafts_total")),
+        "cycles": int(total("spec_decode_decisions_total")),
+        "saved_steps": round(total("spec_decode_saved_steps_total"), 1),
+        "regret_steps": round(total("spec_decode_regret_steps_total"), 1),
     }
 
 

@@ -254,13 +254,18 @@ def extension(done: Done) -> dict[str, Any]:
     """The ``splashpy`` object: what speculation and the cache did for this answer.
 
     ``mean_accepted`` is the acceptance length: tokens per verify pass, the target's own
-    one counted. ``tokens`` tells where the answer's tokens came from.
+    one counted. ``tokens`` tells where the answer's tokens came from. ``decisions``
+    counts passes by who drafted; ``saved_steps`` and ``regret_steps`` are the plain
+    steps that those won and lost.
     """
     spec = done.spec
     found: dict[str, Any] = {
         "cycles": spec.cycles,
         "mean_accepted": round(spec.tau, 4),
         "accept_by_position": list(spec.accepted_per_position),
+        "decisions": decisions(spec),
+        "saved_steps": round(spec.saved, 3),
+        "regret_steps": round(spec.regret, 3),
         "queue_ms": round(done.timing.queue_ms, 3),
         "ttft_ms": round(done.timing.ttft_ms, 3),
         "cache": {"hit": done.usage.cached > 0, "tokens": done.usage.cached},
@@ -279,6 +284,15 @@ def extension(done: Done) -> dict[str, Any]:
     if done.reasons_anyway:
         found["thinking_unsupported"] = True
     return found
+
+
+def decisions(spec: Spec) -> dict[str, int]:
+    """Verify passes by who drafted; ``plain`` is nobody."""
+    return {
+        "plain": spec.plain_cycles,
+        "drafter": spec.drafter_cycles,
+        "lookup": spec.lookup_cycles,
+    }
 
 
 def prompt_progress(prefill: Prefill) -> dict[str, Any]:

@@ -2,10 +2,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import tiny
+from commandline import Call
 
+from splashpy.bench import health
 from splashpy.cli import main
+from splashpy.cli.health import Check, counts
 from splashpy.kernels import metal
 
 
@@ -57,3 +62,85 @@ def test_the_table_names_the_limit_of_a_cycle(
 def test_sustain_needs_kernels(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--sustain", "3"]) == 2
     assert "--sustain goes with --kernels" in capsys.readouterr().err
+
+
+def test_every_check_has_a_result_and_nothing_fails_on_a_sound_machine(
+    call: Call,
+) -> None:
+    done = call("doctor", "--json")
+    assert done.code == 0
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert checks.keys() >= {
+        *("system", "Python", "MLX", "memory", "disk for models", "HF_TOKEN", "Hub"),
+        *("models", "conversations", "terminal"),
+    }
+    assert {check["state"] for check in checks.values()} <= {"ok", "warn"}
+    assert all(bool(c["fix"]) == (c["state"] != "ok") for c in checks.values())
+    assert done.json["load"] is None
+
+
+def test_a_key_is_never_shown(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    done = call("doctor")
+    assert "hf_secret" not in done.out + done.err
+    assert "HF_TOKEN" in done.out
+
+
+def test_a_machine_that_computes_wrong_fails(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "computes", lambda: (False, "1 + 1 = 3"))
+    done = call("doctor")
+    assert done.code == 1
+    assert "fail  MLX" in done.out
+    assert "fix: pip install" in done.out
+
+
+def test_a_warning_counts_only_where_it_is_to(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splashpy.engine.pressure.pressure", lambda: "warn")
+    assert call("doctor").code == 0
+    assert call("doctor", "--strict").code == 1
+
+
+def test_a_damaged_model_and_a_damaged_file_of_conversations_are_named(
+    call: Call, clean_environment: Path
+) -> None:
+    chats = clean_environment / "data" / "chats.db"
+    chats.parent.mkdir(parents=True)
+    chats.write_bytes(b"no database" * 1000)
+    done = call("doctor", "--json")
+    assert done.code == 1
+    (check,) = [c for c in done.json["checks"] if c["state"] == "fail"]
+    assert check["name"] == "conversations"
+    assert chats.read_bytes() == b"no database" * 1000, "nothing is changed"
+
+
+def test_load_decodes_a_little_and_keeps_what_cycles_cost(
+    call: Call, tmp_path: Path, clean_environment: Path
+) -> None:
+    target = str(tiny.write_model(tmp_path / "target"))
+    draft = str(tiny.write_drafter(tmp_path / "draft"))
+    found = call("doctor", "--load", target, "--draft", draft, "--json").json["load"]
+    assert found["tokens"] == health.TOKENS
+    assert found["draft"]["state"] == "active"
+    assert [rows for rows, _ in found["costs"]["passes"]] == [2, 7, 8]
+    assert found["plan"]["total"] <= found["plan"]["budget"]
+    kept = json.loads((clean_environment / "state" / "costs.json").read_text())
+    assert len(kept["entries"]) == 1
+    again = call("doctor", "--load", target, "--draft", draft)
+    assert again.code == 0
+    assert "loaded   in " in again.out
+    assert "answered 16 tokens" in again.out
+    assert "in plain steps: a pass of 2 rows " in again.out
+
+
+def test_checks_are_counted_by_state() -> None:
+    checks = [Check("a", "ok", ""), Check("b", "warn", "", "c"), Check("d", "ok", "")]
+    assert counts(checks) == {"ok": 2, "warn": 1, "fail": 0}
+
+
+def test_an_address_that_does_not_answer_says_why() -> None:
+    assert health.reaches("ftp://x", 1) == "not an address"
+    assert health.reaches("http://127.0.0.1:9", 1)

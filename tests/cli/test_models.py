@@ -85,7 +85,7 @@ def test_nothing_installed_is_an_empty_list_and_a_hint(call: Call) -> None:
 
     assert (result.code, result.out) == (
         0,
-        "MODEL\tSIZE\tKIND\tCONTEXT\tDRAFT\tLAST USED\n",
+        "MODEL\tSIZE\tKIND\tCONTEXT\tFITS\tDRAFT\tLAST USED\n",
     )
     assert "splashpy pull demo" in result.err
 

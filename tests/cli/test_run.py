@@ -95,12 +95,13 @@ def test_json_stream_is_every_event_on_a_line_of_its_own(
     assert result.err == ""
 
 
-def test_stats_are_one_line_on_stderr(call: Call, record: Record) -> None:
+def test_stats_are_two_lines_on_stderr(call: Call, record: Record) -> None:
     result = call(*ARGUMENTS, str(record("Red", ".")), "--stats", "-q")
 
     assert result.err == (
         "3 tok · 4.0 tok/s · τ 2.00/8 · first token 0.10 s · prompt 20 (4 cached)"
         " · stop\n"
+        "passes 0 plain, 1 drafted, 0 looked up · 0.5 plain steps saved, 0.0 lost\n"
     )
 
 

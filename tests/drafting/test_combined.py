@@ -207,3 +207,22 @@ def test_what_cycles_take_becomes_what_they_cost(target: MlxLmTarget) -> None:
     assert paced.costs.drafted(4) > 1.4
     answer(target, paced)
     assert paced.costs.drafted(4) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_cycle_tells_who_drafted_and_what_that_was_to_cost(
+    target: MlxLmTarget,
+) -> None:
+    lookup = LookupDrafter(cost=COSTS.verify(7))
+    cycles = []
+    for looks in (lookup, None):
+        drafter, _ = scripted(target, itertools.cycle([4, 0]), STEADY)
+        cycles += answer(target, CombinedDrafter(looks, drafter, COSTS), STEADY)[1:]
+    assert {cycle.by for cycle in cycles} == {"a", "l", "t"}
+    for cycle in cycles:
+        cost = {
+            "t": 1.0,
+            "a": COSTS.drafted(cycle.drafted),
+            "l": COSTS.verify(cycle.drafted + 1),
+        }
+        assert cycle.cost == pytest.approx(cost[cycle.by])
+        assert (cycle.by == "t") == (cycle.drafted == 0)

@@ -20,6 +20,7 @@ from splashpy.protocol import (
     Generate,
     Load,
     LoadOptions,
+    Memory,
     Ready,
 )
 
@@ -37,7 +38,9 @@ class Conversation:
     def until(self, *kinds: type) -> list[Any]:
         seen: list[Any] = []
         while not seen or not isinstance(seen[-1], kinds):
-            seen.append(self.events.get(timeout=60))
+            event = self.events.get(timeout=60)
+            if not isinstance(event, Memory):  # comes after a load and an answer
+                seen.append(event)
         return seen
 
     def load(self, directory: Path, **options: Any) -> list[Any]:

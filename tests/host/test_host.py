@@ -84,6 +84,10 @@ def test_spec_counts_agree_with_the_cycles(conversation: Any) -> None:
     assert spec.tau == pytest.approx((done.usage.completion - 1) / spec.cycles)
     assert sum(spec.accepted_per_position) == spec.accepted
     assert sum(spec.drafted_per_position) == spec.drafted
+    decided = spec.plain_cycles + spec.drafter_cycles + spec.lookup_cycles
+    assert decided == spec.cycles
+    assert spec.saved >= 0
+    assert spec.regret >= 0
 
 
 def test_the_next_turn_reuses_the_state_of_the_last(

@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 
+from splashpy.engine.loading import LoadRequest, load
+from splashpy.engine.memory import budget_bytes, plan_memory
+from splashpy.errors import CapacityError
+from splashpy.package.model_directory import ModelDirectory
 from splashpy.packing.memory_verdict import (
     Weights,
     gguf_bits,
     judge,
     loaded_bytes,
+    needs_of,
     stored_bits,
 )
-from splashpy.protocol import Device
+from splashpy.packing.outlook import of_directory
+from splashpy.protocol import Device, LoadOptions
 
 GB = 10**9
 QWEN_27B: dict[str, Any] = {
@@ -36,7 +45,7 @@ def gpu(gigabytes: float) -> Device:
 
 
 @pytest.mark.parametrize(
-    ("budget", "level"), [(27, "fits"), (18, "tight"), (16, "does not fit")]
+    ("budget", "level"), [(27, "fits"), (21.5, "tight"), (20, "does not fit")]
 )
 def test_a_verdict_has_three_levels(budget: float, level: str) -> None:
     verdict = judge([Weights(int(16.4 * GB))], QWEN_27B, gpu(budget))
@@ -45,17 +54,62 @@ def test_a_verdict_has_three_levels(budget: float, level: str) -> None:
     assert verdict.level == level
     # 16 of 64 layers keep keys and values: 2 * 16 * 4 * 256 numbers of 2 bytes a token.
     assert verdict.state_bytes == 8192 * 2 * 16 * 4 * 256 * 2
-    assert str(verdict) == (
+    assert str(verdict).startswith(
         f"memory: {level}: 16.4 GB of weights and 536.9 MB for 8K tokens; "
-        f"this computer allows {budget:.1f} GB"
+        f"{budget - 2**30 / GB:.1f} GB may be used"
     )
+
+
+@pytest.mark.parametrize("budget", [18.0, 19.9, 20.8, 21.5, 24.0, 27.0, 64.0])
+def test_a_verdict_says_what_loading_will_say(budget: float) -> None:
+    parts, machine = [Weights(int(16.4 * GB)), Weights(GB)], gpu(budget)
+    verdict = judge(parts, QWEN_27B, machine)
+    assert verdict is not None
+    needs = needs_of(parts, QWEN_27B, on_cpu=False)
+    try:
+        plan = plan_memory(needs, budget_bytes(machine.working_set_bytes, None))
+    except CapacityError:
+        assert verdict.level == "does not fit"
+    else:
+        assert verdict.level != "does not fit"
+        assert verdict.room == plan.context
+
+
+def test_some_contexts_are_told_with_what_they_need() -> None:
+    verdict = judge([Weights(int(16.4 * GB))], QWEN_27B, gpu(24))
+    assert verdict is not None
+    assert [share.tokens for share in verdict.shares] == [8192, 32768, 131_072, 262_144]
+    assert [share.kv for share in verdict.shares] == ["bf16", "bf16", "bf16", "bf16"]
+    assert [share.fits for share in verdict.shares] == [True, True, False, False]
+    tighter = judge([Weights(int(16.4 * GB))], QWEN_27B, gpu(22.5))
+    assert tighter is not None
+    assert str(tighter.shares[1]) == "32K tokens in 8 bits: 20.8 GB, fits"
+
+
+def test_the_plan_of_files_is_the_plan_of_shapes(tmp_path: Path) -> None:
+    model = tiny.write_model(tmp_path / "model", head_dim=64)
+    config = json.loads((model / "config.json").read_text())
+    written = json.dumps(config | {"torch_dtype": "float32"})
+    (model / "config.json").write_text(written)
+    directory = ModelDirectory.open(model)
+    request = LoadRequest.of(
+        directory, LoadOptions(lookup=False), 64, memory_bytes=64 * GB
+    )
+    loaded = load(request, lambda _: None)
+    outlook = of_directory(directory.path)
+    needs = needs_of(outlook.parts, outlook.config, on_cpu=True)
+    assert loaded.plan is not None
+    assert needs.row == loaded.plan.needs.row == loaded.target.facts.kv_bytes_per_token
+    assert needs.row_q8 == loaded.plan.needs.row_q8
+    # Of files, names and shapes are counted too.
+    assert needs.target == pytest.approx(loaded.plan.needs.target, rel=0.05)
 
 
 def test_weights_become_float32_where_there_is_no_gpu() -> None:
     verdict = judge(
         [Weights(45 * GB // 10, stored_bits(QWEN_27B))],
         QWEN_27B,
-        Device(memory_bytes=33 * GB),
+        Device(memory_bytes=37 * GB),
     )
 
     assert verdict is not None
@@ -111,7 +165,7 @@ def test_a_drafter_counts_beside_its_target() -> None:
 
     on_gpu, on_cpu = (
         judge(parts, {}, gpu(27)),
-        judge(parts, {}, Device(memory_bytes=GB)),
+        judge(parts, {}, Device(memory_bytes=100 * GB)),
     )
 
     assert on_gpu is not None

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory while a model works: limits, what is in use, and what is given back.
+
+MLX keeps buffers it has freed, without a limit of its own that would matter; it is
+given one. When the computer runs short of memory, states of earlier requests go first:
+they only save time. Under a warning half of them go, and not again for two minutes;
+when it is critical all of them go.
+
+Belongs to the engine's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+import mlx.core as mx
+
+from splashpy.cache.prefix import PrefixCache
+from splashpy.engine.pressure import pressure
+from splashpy.kernels import metal
+from splashpy.protocol import Log, Memory, Pressure
+from splashpy.units import format_bytes
+
+LOOK_SECONDS = 0.5  # between two looks at the computer
+PAUSE_SECONDS = 120.0  # before the same level is acted on again
+_FREED_MOST, _FREED_SHARE = 2 << 30, 0.05  # of the budget, kept for reuse by MLX
+_LEVELS: tuple[Pressure, ...] = ("normal", "warn", "critical")
+
+
+class MemoryWatch:
+    """Looks now and then, and gives back what the computer needs.
+
+    Args:
+        emit: receives ``Memory``, and a ``Log`` for everything that was given back.
+        level: how short of memory the computer is.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        emit: Callable[[Memory | Log], None],
+        level: Callable[[], Pressure] = pressure,
+        clock: Callable[[], float] = monotonic,
+    ):
+        self._emit, self._level, self._clock = emit, level, clock
+        self._looked_at = -LOOK_SECONDS
+        self._acted: tuple[Pressure, float] = ("normal", -PAUSE_SECONDS)
+        self._seen: Pressure = "normal"
+
+    def limit(self, budget: int) -> None:
+        """Let MLX keep no more freed buffers than a small part of a budget.
+
+        Args:
+            budget: bytes everything may take; 0 where nobody knows.
+        """
+        if budget and metal.use_metal():
+            mx.set_cache_limit(min(_FREED_MOST, int(_FREED_SHARE * budget)))
+
+    def look(self, cache: PrefixCache | None) -> None:
+        """Look at the computer, if it is time, and act; called between cycles."""
+        now = self._clock()
+        if now - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = now
+        self._seen = self._level()
+        acted, at = self._acted
+        worse = _LEVELS.index(self._seen) > _LEVELS.index(acted)
+        if self._seen == "normal" or not (worse or now - at >= PAUSE_SECONDS):
+            return
+        self._acted = (self._seen, now)
+        self._give_back(cache)
+
+    def tell(self, cache: PrefixCache | None) -> None:
+        """Say what is in use now."""
+        self._emit(
+            Memory(
+                active=mx.get_active_memory(),
+                peak=mx.get_peak_memory(),
+                cache=mx.get_cache_memory(),
+                kv_tokens=cache.num_tokens if cache else 0,
+                pressure=self._seen,
+            )
+        )
+
+    def _give_back(self, cache: PrefixCache | None) -> None:
+        held = cache.nbytes if cache else 0
+        if cache is not None and held:
+            cache.shrink(0 if self._seen == "critical" else held // 2)
+        freed = held - (cache.nbytes if cache else 0)
+        mx.clear_cache()
+        text = (
+            f"memory of this computer: {self._seen}; {format_bytes(freed)} of "
+            "earlier requests' states given back"
+        )
+        self._emit(Log(level="warn", text=text))
+        self.tell(cache)

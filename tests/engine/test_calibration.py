@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Costs of cycles that are kept for the next start."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splashpy.drafting.pace import Costs
+from splashpy.engine import loading
+from splashpy.engine.calibration import FORMAT, MOST_ENTRIES, Calibration
+from splashpy.engine.loading import Loaded, LoadRequest, load
+from splashpy.package.model_directory import ModelDirectory
+from splashpy.protocol import LoadOptions
+
+COSTS = Costs(((2, 1.1), (8, 1.7)), draft=0.4, plain_seconds=0.01)
+ROWS = [8, 2]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "costs.json"
+
+
+def of(path: Path | None, machine: str = "M", **options: Any) -> Calibration:
+    return Calibration(path, {"machine": machine}, **options)
+
+
+def keep(path: Path, machine: str = "M") -> None:
+    """Measured alike at two starts."""
+    for _ in range(2):
+        of(path, machine).write(COSTS)
+
+
+def test_what_two_starts_measured_alike_is_read_again(path: Path) -> None:
+    of(path).write(COSTS)
+    assert of(path).read(ROWS) is None
+    of(path).write(COSTS)
+    assert of(path).read(ROWS) == COSTS
+
+
+def test_what_a_busy_machine_measured_is_not_believed(path: Path) -> None:
+    busy = replace(COSTS, passes=((2, 1.1), (8, 4.0)))
+    keep(path)
+    of(path).write(busy)
+    assert of(path).read(ROWS) is None
+    of(path).write(COSTS)
+    assert of(path).read(ROWS) is None
+    of(path).write(replace(COSTS, draft=0.45))
+    assert of(path).read(ROWS) == replace(COSTS, draft=0.45)
+
+
+def test_another_machine_has_its_own_costs(path: Path) -> None:
+    keep(path)
+    assert of(path, "other").read(ROWS) is None
+    of(path, "other").write(Costs(((2, 3.0), (8, 9.0)), plain_seconds=1.0))
+    assert of(path).read(ROWS) == COSTS
+
+
+def test_passes_that_were_not_measured_are_not_made_up(path: Path) -> None:
+    keep(path)
+    assert of(path).read([2, 16]) is None
+
+
+def test_a_wish_to_measure_again_is_kept(path: Path) -> None:
+    keep(path)
+    assert of(path, again=True).read(ROWS) is None
+
+
+def test_without_a_file_nothing_is_kept() -> None:
+    of(None).write(COSTS)
+    assert of(None).read(ROWS) is None
+
+
+def test_the_file_does_not_grow_without_end(path: Path) -> None:
+    for number in range(MOST_ENTRIES + 3):
+        keep(path, str(number))
+    assert len(json.loads(path.read_text())["entries"]) == MOST_ENTRIES
+    assert of(path, "2").read(ROWS) is None
+    assert of(path, "3").read(ROWS) == COSTS
+
+
+def test_no_half_written_file_stays_behind(path: Path) -> None:
+    keep(path)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_directory_that_cannot_be_made_loses_the_costs_only(path: Path) -> None:
+    path.parent.write_text("a file where the directory should be")
+    keep(path)
+    assert of(path).read(ROWS) is None
+
+
+@given(
+    st.one_of(
+        st.text(max_size=40),
+        st.recursive(
+            st.none() | st.floats() | st.text(max_size=5),
+            lambda each: (
+                st.lists(each, max_size=3)
+                | st.dictionaries(st.sampled_from(["format", "entries"]), each)
+            ),
+            max_leaves=6,
+        ).map(json.dumps),
+    )
+)
+def test_whatever_the_file_holds_costs_are_none_or_sound(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    path = tmp_path_factory.mktemp("costs") / "costs.json"
+    path.write_text(text, encoding="utf-8")
+    assert of(path).read(ROWS) is None
+    keep(path)
+    assert of(path).read(ROWS) == COSTS
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"passes": [[2, 1.1], [8, 0.4]], "draft": 0.1, "plain_seconds": 1},
+        {"passes": [[2, 1.1], [8, 1.4]], "draft": -1, "plain_seconds": 1},
+        {"passes": [[2, 1.1], [8, 1e9]], "draft": 0, "plain_seconds": 1},
+        {"passes": [[2, 1.1], [8]], "draft": 0, "plain_seconds": 1},
+        {"passes": [[2, 1.1], [8, 1.4]], "draft": "none", "plain_seconds": 1},
+        [],
+    ],
+)
+def test_an_entry_that_makes_no_sense_is_measured_again(path: Path, entry: Any) -> None:
+    path.parent.mkdir()
+    entries = {of(path).key: entry}
+    path.write_text(json.dumps({"format": FORMAT, "entries": entries}))
+    assert of(path).read(ROWS) is None
+
+
+def test_a_model_is_measured_at_its_first_two_starts_only(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny.write_model(tmp_path / "model")
+    draft = tiny.write_drafter(tmp_path / "draft")
+    measured = []
+
+    def measure(*arguments: Any) -> Costs:
+        measured.append(arguments)
+        return Costs(((2, 1.5), (7, 2.0), (8, 2.5)), draft=0.5, plain_seconds=7.0)
+
+    monkeypatch.setattr(loading, "measure_costs", measure)
+
+    def started(**changes: Any) -> Loaded:
+        options = LoadOptions(draft=str(draft))
+        request = LoadRequest.of(ModelDirectory.open(model), options, 64)
+        return load(replace(request, costs_file=path, **changes), lambda _: None)
+
+    first, _, third = started(), started(), started()
+    assert len(measured) == 2
+    kept = third.drafter.costs.model
+    assert kept.passes == first.drafter.costs.model.passes
+    assert kept.draft == 0.5
+    assert 0 < kept.plain_seconds < 7.0, "the plain step is timed at every start"
+    started(time_again=True)
+    assert len(measured) == 3
+    (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+    started()
+    assert len(measured) == 4, "another model is another pair"
