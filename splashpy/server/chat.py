@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from splashpy import wire
 from splashpy.protocol import Cycle, Generate, Prefill, ToolDelta
 from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
@@ -46,12 +47,14 @@ class ChatOptions:
         model: name the answer carries.
         usage_chunk: end a stream with a chunk of counts.
         token_ids: show the ids of tokens.
+        events: carry the engine's own events in ``splashpy.event``.
         reasoning: in a field of its own, nowhere, or with its tags in the content.
     """
 
     model: str
     usage_chunk: bool = False
     token_ids: bool = False
+    events: bool = False
     reasoning: str = "split"
 
 
@@ -75,6 +78,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
         model=endpoint.served_model(body.text("model")),
         usage_chunk=body.object("stream_options").flag("include_usage"),
         token_ids=command.return_token_ids,
+        events=stream and body.object("splashpy").flag("events"),
         reasoning=_reasoning_form(body),
     )
     return Ask(
@@ -170,7 +174,12 @@ class ChatShape:
         yield self._chunk({"role": "assistant", "content": ""})
 
     def take(self, outcome: Outcome, event: Cycle | ToolDelta) -> Iterator[bytes]:
-        """Chunks of one kind each."""
+        """Chunks of one kind each, and one with the event where that is wanted."""
+        yield from self._parts(outcome, event)
+        if self._options.events:
+            yield self._chunk({}, top={"splashpy": {"event": wire.to_json(event)}})
+
+    def _parts(self, outcome: Outcome, event: Cycle | ToolDelta) -> Iterator[bytes]:
         if isinstance(event, ToolDelta):
             yield from self._call(outcome, event)
             return
@@ -194,6 +203,8 @@ class ChatShape:
             yield self._chunk({"content": closing})
         done = outcome.done
         tail = {"timings": timings(done), "splashpy": extension(done)} if done else {}
+        if done and self._options.events:
+            tail["splashpy"]["event"] = wire.to_json(done)
         yield self._chunk({}, outcome.finish, top=tail)
 
     def close(self, outcomes: list[Outcome]) -> Iterator[bytes]:
