@@ -29,7 +29,7 @@ from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON, ENGINE, SAMPLING
 from splashpy.cli.page import Page, PageCommand
 from splashpy.cli.signals import Interrupts
-from splashpy.errors import NotFoundError, TerminalError
+from splashpy.errors import NotFoundError, TerminalError, UsageError
 
 if TYPE_CHECKING:
     from splashpy.chat.conversation import Machine
@@ -128,6 +128,8 @@ def _model_of(saved: SavedConversation | None) -> str | None:
 
 
 def _answer_once(invocation: Invocation, word: str | None, text: str) -> int:
+    if invocation.given["url"]:
+        raise UsageError("--url needs a terminal to talk in")
     if not text:
         raise TerminalError(
             "chat needs a terminal, or a prompt to answer",
