@@ -13,12 +13,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from textual.app import App
 
-from splashpy.chat.clipboard import copy_with_program
+from splashpy.chat.clipboard import (
+    MOST_TERMINAL_BYTES,
+    copy_with_program,
+    encoded,
+    programs,
+    write_file,
+)
 from splashpy.chat.conversation import Conversation, Machine
 from splashpy.chat.guardian import Guardian
 from splashpy.chat.keeper import Keeper
@@ -34,8 +40,11 @@ from splashpy.units import format_bytes
 _SIGNAL_BASE = 128  # a shell's exit code for a program that ended by a signal
 
 
-class ChatApp(App[None]):
+class ChatApp(App[bool]):
     """Wraps a conversation in a terminal application.
+
+    Its result is None when the person leaves; else the screen is to be shown again,
+    and have the mouse or not.
 
     Args:
         conversation: what it is about.
@@ -57,6 +66,7 @@ class ChatApp(App[None]):
         super().__init__()
         self.conversation = conversation
         self.crash: Exception | None = None
+        self._copied = ""
         self._settings = settings
         self._first_message = first_message
         self._draft = draft
@@ -98,18 +108,40 @@ class ChatApp(App[None]):
         self.exit(return_code=return_code)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy to this application, the terminal, and on this machine to the system."""
-        super().copy_to_clipboard(text)
-        size = format_bytes(len(text.encode("utf-8", errors="replace")))
-        if self._settings.remote:
-            self._say(f"sent {size} to the terminal's clipboard")
+        """Copy by the first way that reaches the person's clipboard; say which."""
+        self._copied = text
+        settings = self._settings
+        candidates = programs(display=settings.display, tmux=settings.tmux)
+        if candidates:
+            self.run_worker(partial(self._copy, text, candidates), thread=True)
         else:
-            self.run_worker(partial(self._copy, text, size), thread=True)
+            self._copy_to_terminal(text)
 
-    def _copy(self, text: str, size: str) -> None:
-        program = copy_with_program(text)
-        way = "sent to the terminal's clipboard" if program is None else program
-        self.call_from_thread(self._say, f"copied {size} ({way})")
+    @property
+    def clipboard(self) -> str:
+        """What was copied last in this application."""
+        return self._copied
+
+    def _copy(self, text: str, candidates: Sequence[Sequence[str]]) -> None:
+        """In a thread: programs may take their time."""
+        program = copy_with_program(text, candidates)
+        if program is None:
+            self.call_from_thread(self._copy_to_terminal, text)
+        else:
+            size = format_bytes(len(encoded(text)))
+            self.call_from_thread(self._say, f"copied {size} ({program})")
+
+    def _copy_to_terminal(self, text: str) -> None:
+        data = encoded(text)
+        size = format_bytes(len(data))
+        if len(data) <= MOST_TERMINAL_BYTES:
+            super().copy_to_clipboard(data.decode("utf-8"))
+            self._say(f"sent {size} to the terminal (OSC 52)")
+            return
+        try:
+            self._say(f"too long for the terminal, {size} saved to {write_file(text)}")
+        except OSError as error:
+            self._say(f"{size} cannot be copied: {error.strerror}")
 
     def _say(self, text: str) -> None:
         self.notify(text, markup=False)
@@ -176,7 +208,10 @@ def run_chat(  # noqa: PLR0913 - what a chat consists of
             conversation, settings, first_message=first_message, draft=draft.unsent
         )
         with Guardian(inline=settings.inline):
-            app.run(inline=settings.inline, inline_no_clear=True, mouse=settings.mouse)
+            mouse = _show(app, settings, mouse=settings.mouse)
+            while mouse is not None:
+                app = ChatApp(conversation, settings)
+                mouse = _show(app, settings, mouse=mouse)
     finally:
         conversation.close()
     if app.crash is not None:
@@ -185,3 +220,9 @@ def run_chat(  # noqa: PLR0913 - what a chat consists of
         return app.return_code
     gone = conversation.session.engine.phase in ("dead", "stuck")
     return EngineDiedError.exit_code if gone else 0
+
+
+def _show(app: ChatApp, settings: ChatSettings, *, mouse: bool) -> bool | None:
+    """Run the screen; what it returns, None when the person leaves or it fails."""
+    inline = settings.inline
+    return app.run(inline=inline, inline_no_clear=True, mouse=mouse)

@@ -22,15 +22,21 @@ SLOW_STOP_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the chat may ask about this machine; both may take their time.
+    """What the chat may ask about this machine; all may take their time.
 
     Attributes:
         offers: models one could talk with.
         free_memory: bytes no program uses; None where the platform does not say.
+        log: where the engine's log is, and its end.
+        doctor: what runs here, in a few lines.
+        explain: what an error code means; empty for others.
     """
 
     offers: Callable[[], list[Offer]] = list
     free_memory: Callable[[], int | None] = lambda: None
+    log: Callable[[], str] = lambda: ""
+    doctor: Callable[[], str] = lambda: ""
+    explain: Callable[[str], str] = lambda topic: ""
 
 
 class Conversation:
@@ -74,10 +80,14 @@ class Conversation:
         """Connect to the engine and load the model, in the background.
 
         Args:
-            wake: called from another thread when there is something to take in.
+            wake: called from another thread when there is something to take in. A
+                second call only replaces it: another screen shows the same engine.
         """
         self._wake = wake
-        self._open_link()
+        if self._link is None:
+            self._open_link()
+        else:
+            wake()
 
     def take_in(self) -> bool:
         """Let everything the engine said change the session.
@@ -147,7 +157,11 @@ class Conversation:
         """End the engine and start one with another model.
 
         A drafter that was named belongs to the present model and stays behind.
+
+        Raises:
+            UsageError: the model is a server's.
         """
+        self._own_engine()
         self.session.load = Load(
             model=offer.path,
             name=offer.name,
@@ -156,11 +170,40 @@ class Conversation:
         )
         self.restart()
 
-    def race(self) -> bool:
-        """Answer the last message with drafts and without; False when impossible."""
-        commands = self.session.race(self.now())
+    def race(self, text: str = "") -> bool:
+        """Answer a message, the last one by default, with drafts and without.
+
+        Returns:
+            False when that is not possible now.
+        """
+        commands = self.session.race(self.now(), text)
         self._send(commands)
         return bool(commands)
+
+    def resume(self) -> bool:
+        """Go on with an answer that broke off; False when there is none."""
+        commands = self.session.resume(self.now())
+        self._send(commands)
+        return bool(commands)
+
+    def unload(self) -> bool:
+        """Free the model until the next message; False when that is impossible now.
+
+        Raises:
+            UsageError: the model is a server's.
+        """
+        self._own_engine()
+        commands = self.session.unload()
+        self._send(commands)
+        return bool(commands)
+
+    def _own_engine(self) -> None:
+        server = self.session.settings.server
+        if server:
+            raise UsageError(
+                f"the model is that of the server at {server}",
+                fix=["splashpy chat --no-attach", "splashpy stop"],
+            )
 
     def begin_anew(self) -> None:
         """Start a new conversation with the same engine."""
@@ -243,7 +286,9 @@ class Conversation:
     def _open_link(self) -> None:
         previous = self._link
         load = self.session.load
-        self._link = EngineLink(self._connect, load, self._wake, previous=previous)
+        self._link = EngineLink(
+            self._connect, load, lambda: self._wake(), previous=previous
+        )
         self._link.start()
 
     def _send(self, commands: Sequence[Command]) -> None:

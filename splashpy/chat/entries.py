@@ -13,7 +13,16 @@ from typing import Literal
 
 from splashpy.chat.meters import LiveMeter
 from splashpy.errors import SplashError
-from splashpy.protocol import Cycle, Done, Failure, Piece, Prefill
+from splashpy.protocol import (
+    Cycle,
+    Done,
+    Event,
+    Failure,
+    Piece,
+    Prefill,
+    Queued,
+    ToolDelta,
+)
 
 REMEMBERED_PIECES = 20_000
 """Pieces whose origin is remembered, over all answers of a conversation."""
@@ -121,6 +130,34 @@ class Reply:
     left_out: bool = False
     in_history: bool = True
     revision: int = 0
+
+    def take(self, event: Event, now: float) -> None:
+        """Take in what the engine said about it.
+
+        Args:
+            event: of its request.
+            now: when it came, in seconds of the clock of ``sent_at``.
+        """
+        self.revision += 1
+        match event:
+            case Queued():
+                self.position = event.position
+            case Prefill():
+                self.state = "reading"
+                self.prefill = event
+            case Cycle():
+                self.state = "writing"
+                self.meter.add(event, now)
+                self.add_pieces(event, now)
+            case ToolDelta():
+                self.tool_text += event.name and f"\n{event.name} "
+                self.tool_text += event.args_delta
+            case Done():
+                self.state = "complete"
+                self.done = event
+                self.finish_thinking(now)
+            case _:
+                pass
 
     def add_pieces(self, cycle: Cycle, now: float) -> None:
         """Append what a cycle wrote, each piece to its channel."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from splashpy.chat.entries import Attachment
+from splashpy.chat.history import fenced_file
 from splashpy.chat.saved import SavedConversation, SavedMessage
-from splashpy.chat.session import fenced_file
 from splashpy.errors import InputFileError
 
 SCHEMA = "splashpy.conversation/1"

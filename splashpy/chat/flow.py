@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from textual.selection import Selection
 
@@ -32,11 +32,19 @@ class Flow:
     _tops: list[int] = field(default_factory=list)
     _first_lines: list[int] = field(default_factory=list)
 
-    def show(self, blocks: Sequence[Block]) -> None:
-        """Lay out these blocks from now on; known ones keep their rows."""
+    def show(self, blocks: Sequence[Block]) -> int:
+        """Lay out these blocks from now on; known ones keep their rows.
+
+        Returns:
+            The first row that may differ from before, at the width laid out last.
+        """
+        pairs = zip(self.blocks, blocks, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+        changed_from = self._tops[same] if self._tops else 0
         self.blocks = blocks
         self._rows = {b: self._rows[b] for b in blocks if b in self._rows}
         self._tops = []
+        return changed_from
 
     def height(self, width: int) -> int:
         """Rows all blocks take together."""

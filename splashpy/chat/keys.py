@@ -59,7 +59,7 @@ ACTIONS = (
         "step_back",
         "anywhere",
         "Answers",
-        "leave editing, else stop, else take back the queued message",
+        "leave editing, stop, take back what waits; twice: edit what was sent",
     ),
     Action(
         "interrupt",
@@ -160,10 +160,26 @@ ACTIONS = (
     Action(
         "restart",
         "ctrl+r",
-        "restart_engine",
+        "restart_or_search",
         "anywhere",
-        "Answers",
-        "start the engine again after it ended",
+        "Writing",
+        "search earlier prompts; first start an engine that ended",
+    ),
+    Action(
+        "panel",
+        "ctrl+b",
+        "screen.order('speed')",
+        "anywhere",
+        "Panels",
+        "show or hide the panel at the side",
+    ),
+    Action(
+        "error",
+        "f8",
+        "screen.order('error')",
+        "anywhere",
+        "Panels",
+        "the last error in full",
     ),
     Action("help", "f1", "screen.order('help')", "anywhere", "Leaving", "all keys"),
     Action("page_up", "pageup", "page(-1)", "anywhere", "Reading", "a page up"),
@@ -256,6 +272,30 @@ ACTIONS = (
         "Chosen",
         "show or fold the thinking",
     ),
+    Action(
+        "export",
+        "x",
+        "screen.order('export')",
+        "conversation",
+        "Chosen",
+        "write the conversation to a file",
+    ),
+    Action(
+        "open_link",
+        "o",
+        "screen.order('open_link')",
+        "conversation",
+        "Chosen",
+        "show its link; again: open it",
+    ),
+    Action(
+        "conversation_help",
+        "question_mark",
+        "screen.order('help')",
+        "conversation",
+        "Chosen",
+        "all keys",
+    ),
     Action("first", "g", "top", "conversation", "Chosen", "to the beginning"),
     Action("last", "G,end", "follow", "conversation", "Chosen", "to the end"),
     Action(
@@ -270,6 +310,7 @@ _NAMES = {
     "pageup": "pgup",
     "pagedown": "pgdn",
     "escape": "esc",
+    "question_mark": "?",
 }
 
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import TextIO
 
 from splashpy.chat import meters
-from splashpy.chat.commands import COMMANDS, message_of, parse
-from splashpy.chat.entries import Notice, Problem, Reply
+from splashpy.chat.commands import message_of, parse
+from splashpy.chat.entries import Attachment, Notice, Problem, Reply
 from splashpy.chat.keeper import Keeper
-from splashpy.chat.parameters import TABLE, changed, default, shown
+from splashpy.chat.line_orders import LINE_COMMANDS, LINE_ORDERS
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
 from splashpy.client.client import EngineClient
@@ -29,8 +29,6 @@ _POLL_SECONDS = 0.2  # how long Ctrl-C may go unnoticed
 _PROGRESS_SECONDS = 5.0
 _FENCE = '"""'
 _INTERRUPTED = 130
-LINE_COMMANDS = ("help", "new", "retry", "system", "set", "quit")
-"""Slash commands that need no screen."""
 
 
 def run_plain(  # noqa: PLR0913 - a chat and its three streams
@@ -62,7 +60,7 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
         The exit code: 0, 9 when the engine died and was not started again, or 130
         after an interruption that was to end everything.
     """
-    lines = _LineChat(connect, load, settings, stdout, stderr)
+    lines = LineChat(connect, load, settings, stdout, stderr)
     lines.keeper = keeper
     try:
         if resume is not None:
@@ -112,7 +110,22 @@ def _read_message(stdin: TextIO, stdout: TextIO) -> str | None:
             return "\n".join([*parts, line])
 
 
-class _LineChat:
+class LineChat:
+    """A conversation whose answers are printed as they come.
+
+    Args:
+        connect: returns a started client.
+        load: the model.
+        settings: of the session.
+        stdout: where answers go.
+        stderr: where everything else goes.
+
+    Attributes:
+        session: its state.
+        files: what is sent with the next message.
+        keeper: saves everything; None saves nothing.
+    """
+
     def __init__(
         self,
         connect: Callable[[], EngineClient],
@@ -121,8 +134,9 @@ class _LineChat:
         stdout: TextIO,
         stderr: TextIO,
     ):
-        self._session = Session(load, settings, time_of_day=lambda: "")
+        self.session = Session(load, settings, time_of_day=lambda: "")
         self.keeper: Keeper | None = None
+        self.files: list[Attachment] = []
         self._connect = connect
         self._client: EngineClient | None = None
         self._stdout = stdout
@@ -133,30 +147,31 @@ class _LineChat:
 
     @property
     def exit_code(self) -> int:
-        gone = self._session.engine.phase == "dead"
+        """9 when the engine died and was not started again."""
+        gone = self.session.engine.phase == "dead"
         return EngineDiedError.exit_code if gone else 0
 
     def start(self) -> None:
         """Connect and load; a failure is told, not raised."""
-        self._session.restart()
+        self.session.restart()
         try:
             self._client = self._connect()
             self._client.send(Hello())
-            self._client.send(self._session.load)
-            while self._session.engine.phase in ("starting", "loading"):
+            self._client.send(self.session.load)
+            while self.session.engine.phase in ("starting", "loading"):
                 self._take_event()
         except SplashError as error:
-            self._session.lost(error)
+            self.session.lost(error)
         self._tell_problem()
 
     def go_on(self, name: str) -> None:
         """Go on with a saved conversation."""
         assert self.keeper is not None  # nothing could be resumed without one
         saved, tree, _ = self.keeper.open(name)
-        settings = self._session.settings.with_parameters(saved.parameters)
-        self._session.settings = replace(settings, system=saved.system)
-        self._session.open(tree)
-        self._tell(f"going on with: {saved.title}")
+        settings = self.session.settings.with_parameters(saved.parameters)
+        self.session.settings = replace(settings, system=saved.system)
+        self.session.open(tree)
+        self.tell(f"going on with: {saved.title}")
 
     def take(self, text: str) -> bool:
         """Do what a line says: a command, or a message; False to leave."""
@@ -174,51 +189,31 @@ class _LineChat:
         return True
 
     def _obey(self, name: str, argument: str) -> None:
-        session = self._session
-        match name:
-            case "help":
-                for row in (COMMANDS[known] for known in LINE_COMMANDS):
-                    self._tell(f"/{row.name} {row.arguments}: {row.help}")
-            case "new":
-                session.new_conversation(time.perf_counter())
-                if argument:
-                    self.answer(argument)
-            case "retry":
-                self._run(session.retry(time.perf_counter()))
-            case "system":
-                session.settings = replace(session.settings, system=argument or None)
-            case "set":
-                self._set(argument)
-            case _:
-                raise UsageError(
-                    f"/{name} needs the screen",
-                    why="here: /" + ", /".join(LINE_COMMANDS),
-                )
-
-    def _set(self, argument: str) -> None:
-        session = self._session
-        ready = session.engine.ready
-        if argument:
-            word, _, value = argument.partition(" ")
-            session.settings = changed(session.settings, word, value, ready)
-            return
-        for word in TABLE:
-            value = shown(session.settings, word) or default(word, ready)
-            self._tell(f"{word}: {value}")
+        orders = LINE_ORDERS.get(name)
+        if orders is None:
+            raise UsageError(
+                f"/{name} needs the screen", why="here: /" + ", /".join(LINE_COMMANDS)
+            )
+        orders(self, argument)
 
     def answer(self, text: str) -> None:
         """Send a message and print its answer as it comes."""
-        if self._session.engine.phase in ("dead", "failed"):
-            self._tell("starting the engine again")
-            self.close()
-            self.start()
-        if not self._session.idle:
+        if self.session.engine.phase in ("dead", "failed", "unloaded"):
+            self.begin_again()
+        if not self.session.idle:
             return
-        self._run(self._session.submit(text, time.perf_counter()))
+        files, self.files = self.files, []
+        self.run(self.session.submit(text, time.perf_counter(), files))
 
-    def _run(self, commands: Sequence[Command]) -> None:
+    def begin_again(self) -> None:
+        """End what is left of the engine and start another."""
+        self.tell("starting the engine again")
+        self.close()
+        self.start()
+
+    def run(self, commands: Sequence[Command]) -> None:
         """Send commands and print the answer they ask for."""
-        reply = self._session.reply
+        reply = self.session.reply
         if reply is None:
             return
         _put(self._stdout, f"{reply.name}:\n")
@@ -226,22 +221,23 @@ class _LineChat:
             self._send(commands)
             self._print_while_running(reply)
         except SplashError as error:
-            self._session.lost(error)
+            self.session.lost(error)
         self._keep()
         self._finish(reply)
 
     def _keep(self) -> None:
         if self.keeper is not None:
-            self.keeper.note(self._session, time.perf_counter())
+            self.keeper.note(self.session, time.perf_counter())
 
     def close(self) -> None:
+        """End the engine."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
     def _print_while_running(self, reply: Reply) -> None:
         printed = 0
-        while self._session.reply is reply:
+        while self.session.reply is reply:
             try:
                 self._take_event()
                 # A held-back "\r" may be the first half of a line end.
@@ -252,17 +248,17 @@ class _LineChat:
                 self._interrupt()
 
     def _interrupt(self) -> None:
-        commands = self._session.stop(time.perf_counter())
+        commands = self.session.stop(time.perf_counter())
         if not commands:
             raise KeyboardInterrupt  # the second time: leave
-        self._tell("stopping; press ctrl-c again to leave")
+        self.tell("stopping; press ctrl-c again to leave")
         self._send(commands)
 
     def _finish(self, reply: Reply) -> None:
         if not reply.text.endswith("\n"):
             _put(self._stdout, "\n")
         if reply.done is not None:
-            self._tell(meters.summary(reply.done))
+            self.tell(meters.summary(reply.done))
         known = [notice.problem for notice in self._notices()]
         if reply.problem is not None and reply.problem not in known:
             self._tell_about(reply.problem)
@@ -277,7 +273,7 @@ class _LineChat:
             raise EngineDiedError("the engine ended") from None
         if event is None:
             return
-        self._send(self._session.apply(event, time.perf_counter()))
+        self._send(self.session.apply(event, time.perf_counter()))
         self._keep()
         match event:
             case LoadProgress():
@@ -300,7 +296,7 @@ class _LineChat:
         if work == self._told_work and now - self._told_at < _PROGRESS_SECONDS:
             return
         self._told_at, self._told_work = now, work
-        self._tell(f"{work} {done / total:.0%}" if total else work)
+        self.tell(f"{work} {done / total:.0%}" if total else work)
 
     def _tell_problem(self) -> None:
         for notice in self._notices()[self._notices_told :]:
@@ -308,17 +304,18 @@ class _LineChat:
             self._notices_told += 1
 
     def _notices(self) -> list[Notice]:
-        entries = self._session.entries
+        entries = self.session.entries
         return [entry for entry in entries if isinstance(entry, Notice)]
 
     def _tell_about(self, problem: Problem) -> None:
-        self._tell(f"error {problem.code}: {problem.message}")
+        self.tell(f"error {problem.code}: {problem.message}")
         if problem.why:
-            self._tell(problem.why)
+            self.tell(problem.why)
         for step in problem.fix:
-            self._tell(f"  {step}")
+            self.tell(f"  {step}")
 
-    def _tell(self, text: str) -> None:
+    def tell(self, text: str) -> None:
+        """Say something that is no part of an answer."""
         _put(self._stderr, f"{text}\n")
 
 

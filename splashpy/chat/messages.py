@@ -32,5 +32,9 @@ class QuitPressed(Message):
     """Ctrl+D in an empty editor."""
 
 
+class EndPressed(Message):
+    """The end key in an empty editor."""
+
+
 class EngineSpoke(Message):
     """Something waits at the engine link; sent once per batch."""

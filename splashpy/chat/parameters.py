@@ -123,6 +123,9 @@ TABLE = {
 }
 
 
+_SHORT = {"temp": "temperature"}
+
+
 def changed(
     settings: ChatSettings, name: str, text: str, ready: Ready | None
 ) -> ChatSettings:
@@ -137,7 +140,7 @@ def changed(
     Raises:
         UsageError: no such parameter, or a value that is not allowed.
     """
-    row = TABLE.get(name.replace("_", "-"))
+    row = TABLE.get(_SHORT.get(name, name.replace("_", "-")))
     if row is None:
         raise UsageError(
             f"there is no parameter {name!r}", why="parameters: " + ", ".join(TABLE)

@@ -26,6 +26,17 @@ class PromptHistory:
         self._prompts = [*self._prompts, prompt][-_MOST_PROMPTS:]
         self.leave()
 
+    def found(self, query: str) -> list[str]:
+        """Prompts that contain the letters of a text in order, the newest first.
+
+        Those that contain the text as it is come before the others.
+        """
+        wanted = query.lower()
+        newest = self._prompts[::-1]
+        whole = [p for p in newest if wanted in p.lower()]
+        loose = [p for p in newest if p not in whole and _contains(p.lower(), wanted)]
+        return whole + loose
+
     def leave(self) -> None:
         """The text was edited: the next walk starts from there."""
         self._matches = []
@@ -50,3 +61,9 @@ class PromptHistory:
         if self._position == len(self._matches):
             return self._draft
         return self._matches[self._position]
+
+
+def _contains(text: str, letters: str) -> bool:
+    """Whether the letters stand in the text in this order, others between them."""
+    rest = iter(text)
+    return all(letter in rest for letter in letters)

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from splashpy.chat import meters
-from splashpy.chat.entries import Reply, UserMessage
+from splashpy.chat.entries import Notice, Problem, Reply, UserMessage
+from splashpy.protocol import Generate
 
 
 @dataclass(slots=True)
@@ -21,6 +22,17 @@ class Race:
 
     question: UserMessage
     laps: list[Reply] = field(default_factory=list)
+
+    def lap(self, command: Generate) -> Generate:
+        """The next request: the first one with drafts, the second without."""
+        sampling = command.sampling
+        if sampling.seed is None:  # or chance would decide, not the drafts
+            sampling = replace(sampling, seed=0)
+        return replace(command, draft=not self.laps, sampling=sampling)
+
+    def notice(self) -> Notice:
+        """What came of it. Both laps must be done."""
+        return Notice(Problem("", *self.result()), needs_restart=False, remark=True)
 
     def result(self) -> tuple[str, str]:
         """Speed, then identity, in two sentences. Both laps must be done."""

@@ -11,12 +11,12 @@ Texts are kept as they came. Whoever draws them sanitizes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
+from splashpy.chat.engine_view import EngineView
 from splashpy.chat.entries import (
     Attachment,
-    Entry,
     Message,
     Notice,
     Problem,
@@ -24,8 +24,10 @@ from splashpy.chat.entries import (
     UserMessage,
     forget,
 )
+from splashpy.chat.history import told
 from splashpy.chat.race import Race
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.shown import ShownPath
 from splashpy.chat.tree import Tree, mark_history, question_of
 from splashpy.errors import (
     ContextLengthError,
@@ -38,24 +40,15 @@ from splashpy.protocol import (
     Command,
     Count,
     Counted,
-    Cycle,
-    Device,
     Done,
-    EngineHello,
     Event,
     Failure,
     Generate,
     Load,
-    LoadProgress,
-    Memory,
-    Prefill,
-    Queued,
+    Piece,
     Ready,
-    ToolDelta,
+    Unload,
 )
-
-Phase = Literal["starting", "loading", "ready", "stuck", "failed", "dead"]
-"""Of the engine: ``failed`` said why it cannot serve, ``dead`` is gone."""
 
 SUMMARIZE = (
     "Summarize our conversation so far, with every fact, decision and open question "
@@ -64,41 +57,7 @@ SUMMARIZE = (
 """What ``compact`` asks."""
 
 
-def content_of(message: Message) -> str:
-    """What the model is told: the files of a message, then its text."""
-    if isinstance(message, Reply):
-        return message.text
-    return "\n".join([*map(fenced_file, message.attachments), message.text])
-
-
-def fenced_file(file: Attachment) -> str:
-    """A file in a fence no line of it can close, its name before it."""
-    longest = 0
-    for line in file.text.splitlines():
-        mark = line.lstrip()
-        longest = max(longest, len(mark) - len(mark.lstrip("`")))
-    fence = "`" * max(3, longest + 1)
-    end = "" if file.text.endswith("\n") else "\n"
-    return f"{file.name}\n{fence}\n{file.text}{end}{fence}\n"
-
-
-@dataclass(slots=True)
-class EngineView:
-    """What is known about the engine."""
-
-    phase: Phase = "starting"
-    progress: LoadProgress | None = None
-    ready: Ready | None = None
-    device: Device | None = None
-    memory: Memory | None = None
-
-    @property
-    def pressure(self) -> Literal["normal", "warn", "critical"]:
-        """How short memory is."""
-        return self.memory.pressure if self.memory is not None else "normal"
-
-
-class Session:
+class Session(ShownPath):
     """A conversation with one engine at a time.
 
     Args:
@@ -107,38 +66,30 @@ class Session:
         time_of_day: the present, as shown beside a message.
 
     Attributes:
-        tree: everything said, whatever is shown of it.
-        entries: the path that is shown, oldest first, with notices about the engine.
         reply: the answer that is running, also the last Reply of ``entries``.
         queued: the one message that waits for the engine.
         queued_files: what is sent with it.
         returned: text of a message that failed, to be put back into the editor.
-        context_used: tokens the conversation took at its last answer.
-        counted: tokens of the conversation with what stands in the editor.
         too_long: the answer that failed because the context is too small, once.
     """
 
     def __init__(
         self, load: Load, settings: ChatSettings, *, time_of_day: Callable[[], str]
     ):
+        super().__init__()
         self.load = load
         self.settings = settings
         self.engine = EngineView()
-        self.tree = Tree()
-        self.entries: list[Entry] = []
         self.reply: Reply | None = None
         self.queued: str | None = None
         self.queued_files: tuple[Attachment, ...] = ()
         self.returned: str | None = None
-        self.context_used: int | None = None
-        self.counted: int | None = None
         self.too_long: Problem | None = None
         self._compacting: list[Message] = []
         self._counting = ""
         self._race: Race | None = None
         self._time_of_day = time_of_day
         self._requests = 0
-        self._phase_before_stuck: Phase = "starting"
 
     # --- what a person does -------------------------------------------------------
 
@@ -159,16 +110,9 @@ class Session:
         return self.idle or self.queued is None
 
     @property
-    def open_notices(self) -> list[Notice]:
-        """What keeps the engine from going on."""
-        notices = [entry for entry in self.entries if isinstance(entry, Notice)]
-        return [item for item in notices if item.needs_restart and not item.resolved]
-
-    @property
     def busy(self) -> bool:
         """What is shown changes with time, whatever a person does."""
-        settled = self.engine.phase in ("ready", "dead", "failed")
-        return self.reply is not None or not settled
+        return self.reply is not None or not self.engine.settled
 
     @property
     def question(self) -> str:
@@ -193,10 +137,16 @@ class Session:
             if self.queued is not None:
                 raise ValueError("one message is already waiting")
             self.queued, self.queued_files = text, tuple(files)
-            return []
+            return self._load_again()
         message = UserMessage(text, self._time_of_day(), tuple(files))
-        self._add(message, self.tree.leaf)
+        self.add(message, self.tree.leaf)
         return [*self._generate(now)]
+
+    def _load_again(self) -> list[Command]:
+        if self.engine.phase != "unloaded":
+            return []
+        self.engine.phase, self.engine.progress = "loading", None
+        return [self.load]
 
     def edit(
         self,
@@ -209,7 +159,7 @@ class Session:
         if not self.idle or message not in self.tree.messages:
             return []
         self.tree.leaf = message.parent
-        self._show_path()
+        self.show_path()
         return self.submit(text, now, files)
 
     def stop(self, now: float) -> list[Command]:
@@ -232,7 +182,7 @@ class Session:
     @property
     def can_retry(self) -> bool:
         """The last answer can be asked for again."""
-        return self.idle and self._last_question() is not None
+        return self.idle and self.last_question() is not None
 
     def retry(self, now: float, reply: Reply | None = None) -> list[Command]:
         """Ask again for an answer; the old one stays beside the new one.
@@ -241,29 +191,38 @@ class Session:
             now: seconds of the clock of ``sent_at``.
             reply: on the path; None: the last one.
         """
-        question = self._last_question() if reply is None else question_of(reply)
+        question = self.last_question() if reply is None else question_of(reply)
         if question is None or not self.idle:
             return []
         self.tree.leaf = question
-        self._show_path()
+        self.show_path()
         return [*self._generate(now)]
 
-    def race(self, now: float) -> list[Command]:
-        """Answer the last message with drafts, then without, and compare."""
-        question = self._last_question()
-        if question is None or not self.idle:
+    def race(self, now: float, text: str = "") -> list[Command]:
+        """Answer a message with drafts, then without, and compare.
+
+        Args:
+            now: seconds of the clock of ``sent_at``.
+            text: a new message; empty: the last one.
+        """
+        if not self.idle:
+            return []
+        if text:
+            self.add(UserMessage(text, self._time_of_day()), self.tree.leaf)
+            leaf = self.tree.leaf
+            question = leaf if isinstance(leaf, UserMessage) else None
+        else:
+            question = self.last_question()
+        if question is None:
             return []
         self._race = Race(question)
         return self._next_lap(self._race, now)
 
     def _next_lap(self, race: Race, now: float) -> list[Command]:
         self.tree.leaf = race.question
-        self._show_path()
+        self.show_path()
         (command,) = self._generate(now)
-        sampling = self.settings.sampling
-        if sampling.seed is None:  # or chance would decide, not the drafts
-            sampling = replace(sampling, seed=0)
-        return [replace(command, draft=not race.laps, sampling=sampling)]
+        return [race.lap(command)]
 
     def _lap_done(self, reply: Reply, done: Done, now: float) -> list[Command]:
         race, self._race = self._race, None
@@ -273,16 +232,48 @@ class Session:
         if len(race.laps) == 1:
             self._race = race
             return self._next_lap(race, now)
-        problem = Problem("", *race.result())
-        self.entries.append(Notice(problem, needs_restart=False, remark=True))
+        self.entries.append(race.notice())
         return []
+
+    @property
+    def unfinished(self) -> Reply | None:
+        """The last answer, where it broke off and can be gone on with."""
+        last = self.tree.leaf
+        if not self.idle or not isinstance(last, Reply) or not last.text:
+            return None
+        cut = last.done is not None and last.done.reason in ("length", "cancelled")
+        return last if last.state == "partial" or cut else None
+
+    def resume(self, now: float) -> list[Command]:
+        """Write on where the last answer broke off, beside what it has now."""
+        cut = self.unfinished
+        if cut is None:
+            return []
+        self.tree.leaf = cut.parent
+        self.show_path()
+        (command,) = self._generate(now)
+        assert self.reply is not None
+        self.reply.text, self.reply.reasoning = cut.text, cut.reasoning
+        self.reply.thought_seconds = cut.thought_seconds
+        # What it was made of, as long as that is remembered.
+        self.reply.pieces = list(cut.pieces) or [Piece(cut.text, "t", "c")]
+        begun = {"role": "assistant", "content": cut.text}
+        messages = (*command.messages, begun)
+        return [replace(command, messages=messages, continue_final=True)]
+
+    def unload(self) -> list[Command]:
+        """Free the model; the next message loads it again."""
+        if not self.idle:
+            return []
+        self.engine.phase = "unloaded"
+        return [Unload()]
 
     def branch(self, reply: Reply) -> bool:
         """Go on from an earlier answer; what followed it stays in the tree."""
         if not self.idle or reply not in self.tree.messages:
             return False
         self.tree.leaf = reply
-        self._show_path()
+        self.show_path()
         return True
 
     def switch(self, message: Message, step: int) -> bool:
@@ -293,7 +284,7 @@ class Session:
         """
         if self.reply is not None or not self.tree.switch(message, step):
             return False
-        self._show_path()
+        self.show_path()
         return True
 
     def leave(self) -> None:
@@ -309,7 +300,7 @@ class Session:
         """Show another conversation; an answer that still runs is stopped."""
         commands = self.new_conversation(0.0)
         self.tree = tree
-        self._show_path()
+        self.show_path()
         return commands
 
     def new_conversation(self, now: float) -> list[Command]:
@@ -321,38 +312,18 @@ class Session:
         self.leave()
         self.returned = self.drop_queued()
         self.tree = Tree()
-        self._show_path()
+        self.show_path()
         return commands
 
     def restart(self) -> None:
         """A new engine is about to be started in place of the present one."""
         self._end_reply(None)
-        self._resolve_notices()
+        self.resolve_notices()
         self.engine = EngineView()
 
     def history(self) -> tuple[dict[str, Any], ...]:
-        """The conversation as the engine gets it.
-
-        Messages of one speaker that follow each other, because an answer was stopped
-        before its first token, become one: many templates demand that roles alternate.
-        """
-        path = [entry for entry in self.entries if not isinstance(entry, Notice)]
-        return tuple(self._messages(path))
-
-    def _messages(self, path: Sequence[Message]) -> list[dict[str, Any]]:
-        messages: list[dict[str, Any]] = []
-        if self.settings.system:
-            messages.append({"role": "system", "content": self.settings.system})
-        for entry in path:
-            content = content_of(entry)
-            if not entry.in_history or not content:
-                continue
-            role = "user" if isinstance(entry, UserMessage) else "assistant"
-            if messages and messages[-1]["role"] == role:
-                messages[-1]["content"] += "\n\n" + content
-            else:
-                messages.append({"role": role, "content": content})
-        return messages
+        """The conversation as the engine gets it."""
+        return self.messages(self.settings.system)
 
     # --- how full the context is --------------------------------------------------
 
@@ -374,26 +345,6 @@ class Session:
         self._counting = f"count-{self._requests}"
         return [Count(id=self._counting, messages=tuple(messages))]
 
-    @property
-    def turns(self) -> list[list[Message]]:
-        """What is sent to the model, in messages with their answers."""
-        turns: list[list[Message]] = []
-        for message in self.tree.path():
-            if not message.in_history:
-                continue
-            if isinstance(message, UserMessage) or not turns:
-                turns.append([])
-            turns[-1].append(message)
-        return turns
-
-    def leave_out(self, messages: Sequence[Message]) -> None:
-        """Keep messages from the model; they stay to be read."""
-        for message in messages:
-            message.left_out = True
-            message.revision += 1
-        self._show_path()
-        self.counted = None
-
     def compact(self, turns: int, now: float) -> list[Command]:
         """Have the model sum up the oldest turns, which are left out then.
 
@@ -404,11 +355,11 @@ class Session:
         chosen = [message for turn in self.turns[:turns] for message in turn]
         if not self.idle or not chosen:
             return []
-        self._add(UserMessage(SUMMARIZE, self._time_of_day()), self.tree.leaf)
+        self.add(UserMessage(SUMMARIZE, self._time_of_day()), self.tree.leaf)
         (command,) = self._generate(now)
         self._compacting = chosen
         asked = {"role": "user", "content": SUMMARIZE}
-        kept = [entry for entry in self._messages(chosen) if entry["content"]]
+        kept = told(chosen, self.settings.system)
         return [replace(command, messages=(*kept, asked))]
 
     # --- what the engine says -----------------------------------------------------
@@ -423,22 +374,16 @@ class Session:
         Returns:
             Commands the event makes necessary: a queued message is sent.
         """
-        self._recover_from_stuck()
+        if self.engine.recover():
+            self.resolve_notices()
+        if self.engine.hear(event):
+            if not isinstance(event, Ready):
+                return []
+            self.resolve_notices()
+            return self._send_queued(now)
         match event:
-            case EngineHello():
-                self.engine.device = event.device
-            case LoadProgress():
-                self.engine.phase = "loading"
-                self.engine.progress = event
-            case Ready():
-                self.engine.phase = "ready"
-                self.engine.ready = event
-                self._resolve_notices()
-                return self._send_queued(now)
             case Counted() if event.id == self._counting:
                 self.counted = event.tokens
-            case Memory():
-                self.engine.memory = event
             case Failure() if not event.id:
                 self._engine_failed(event)
             case _ if self.reply and getattr(event, "id", "") == self.reply.request_id:
@@ -450,13 +395,11 @@ class Session:
     def lost(self, error: SplashError) -> None:
         """The engine cannot be reached: it died, is stuck, or never started."""
         if isinstance(error, EngineStuckError):
-            if self.engine.phase != "stuck":
-                self._phase_before_stuck = self.engine.phase
-                self.engine.phase = "stuck"
+            if self.engine.fall_silent():
                 self.entries.append(Notice(Problem.of(error)))
             return
         self.engine.phase = "dead" if isinstance(error, EngineDiedError) else "failed"
-        self._resolve_notices()
+        self.resolve_notices()
         self._end_reply(Problem.of(error))
         self.entries.append(Notice(Problem.of(error)))
 
@@ -472,21 +415,8 @@ class Session:
         )
         forget([m for m in self.tree.messages if isinstance(m, Reply)])
         self.reply = Reply(self.model_name, self._time_of_day(), command.id, now)
-        self._add(self.reply, self.tree.leaf)
+        self.add(self.reply, self.tree.leaf)
         return [command]
-
-    def _add(self, message: Message, parent: Message | None) -> None:
-        self.tree.add(message, parent)
-        self.entries.append(message)
-
-    def _show_path(self) -> None:
-        """Make the entries agree with the tree."""
-        path = self.tree.path()
-        mark_history(path)
-        self.entries = [*path, *self.open_notices]
-        answers = [m.done for m in path if isinstance(m, Reply) and m.done]
-        last = answers[-1].usage if answers else None
-        self.context_used = last.prompt + last.completion if last else None
 
     def _send_queued(self, now: float) -> list[Command]:
         if self.queued is None or not self.idle:
@@ -496,39 +426,19 @@ class Session:
         return self.submit(text, now, files)
 
     def _apply_to(self, reply: Reply, event: Event, now: float) -> list[Command]:
-        reply.revision += 1
+        reply.take(event, now)
         match event:
-            case Queued():
-                reply.position = event.position
-            case Prefill():
-                reply.state = "reading"
-                reply.prefill = event
-            case Cycle():
-                reply.state = "writing"
-                reply.meter.add(event, now)
-                reply.add_pieces(event, now)
-            case ToolDelta():
-                reply.tool_text += event.name and f"\n{event.name} "
-                reply.tool_text += event.args_delta
             case Done():
-                reply.state = "complete"
-                reply.done = event
                 self.context_used = event.usage.prompt + event.usage.completion
                 self.counted = None
                 self.reply = None
-                reply.finish_thinking(now)
                 self._finish_compacting(event)
-                if self._race is not None and (
-                    lap := self._lap_done(reply, event, now)
-                ):
-                    return lap
-                return self._send_queued(now)
+                return self._lap_done(reply, event, now) or self._send_queued(now)
             case Failure():
                 self._fail(reply, Problem.of(event))
                 return self._send_queued(now)
             case _:
-                pass
-        return []
+                return []
 
     def _fail(self, reply: Reply, problem: Problem) -> None:
         """End an exchange that failed; it is shown, but no part of the history."""
@@ -570,17 +480,3 @@ class Session:
         else:
             gone = Problem("E-ENGINE-DIED", "the engine was restarted")
             self._fail(reply, problem or gone)
-
-    def _recover_from_stuck(self) -> None:
-        if self.engine.phase == "stuck":
-            self.engine.phase = self._phase_before_stuck
-            self._resolve_notices()
-
-    def _resolve_notices(self) -> None:
-        for notice in self.open_notices:
-            notice.resolved = True
-            notice.revision += 1
-
-    def _last_question(self) -> UserMessage | None:
-        replies = [entry for entry in self.entries if isinstance(entry, Reply)]
-        return question_of(replies[-1]) if replies else None

@@ -26,6 +26,10 @@ class ChatSettings:
         theme: name of a colour theme; None uses the default one.
         remote: the terminal is on another machine (ssh), so what is copied must
             travel through the terminal.
+        display: programs reach the desktop the terminal is shown on.
+        tmux: the terminal is one of tmux.
+        server: address of the server that has the model; empty: the chat has an engine
+            of its own.
         editor: command for long prompts.
         keys: for actions of ``keys.ACTIONS``, by id, instead of the table's.
     """
@@ -40,6 +44,9 @@ class ChatSettings:
     mouse: bool = True
     theme: str | None = None
     remote: bool = False
+    display: bool = False
+    tmux: bool = False
+    server: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     editor: str = "vi"
 

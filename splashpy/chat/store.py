@@ -15,55 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from splashpy.chat.entries import Attachment
+from splashpy.chat.database import damaged, move_away, open_database, unusable
+from splashpy.chat.rows import like, read_messages, search, utf8, write_message
 from splashpy.chat.saved import SavedConversation, SavedMessage
-from splashpy.errors import DatabaseError, NotFoundError
+from splashpy.errors import NotFoundError
 
-SCHEMA = 1
-_PATIENCE_SECONDS = 5.0  # how long another program may hold the file
-_SHORTEST_TRIGRAM = 3  # characters; shorter words are not in the search index
 _KEPT_PROMPTS = 2000
-_TABLES = """
-CREATE TABLE conversations(
-  id TEXT PRIMARY KEY, title TEXT NOT NULL, created_at TEXT NOT NULL,
-  updated_at TEXT NOT NULL, model TEXT NOT NULL, system TEXT,
-  parameters TEXT NOT NULL, leaf TEXT, pinned INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE messages(
-  id TEXT PRIMARY KEY,
-  conversation TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
-  parent TEXT, role TEXT NOT NULL, content TEXT NOT NULL, created_at TEXT NOT NULL,
-  model TEXT NOT NULL, reasoning TEXT NOT NULL, tool_text TEXT NOT NULL,
-  state TEXT NOT NULL, done TEXT, error TEXT, trace BLOB, left_out INTEGER NOT NULL,
-  owner INTEGER);
-CREATE INDEX messages_of ON messages(conversation);
-CREATE TABLE attachments(
-  message TEXT NOT NULL REFERENCES messages(id) ON DELETE CASCADE,
-  position INTEGER NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL,
-  PRIMARY KEY(message, position));
-CREATE TABLE drafts(
-  conversation TEXT PRIMARY KEY, text TEXT NOT NULL, queued TEXT);
-CREATE TABLE prompts(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
-CREATE VIRTUAL TABLE messages_found USING fts5(
-  content, content='messages', content_rowid='rowid', tokenize='trigram');
-CREATE TRIGGER message_added AFTER INSERT ON messages BEGIN
-  INSERT INTO messages_found(rowid, content) VALUES (new.rowid, new.content);
-END;
-CREATE TRIGGER message_gone AFTER DELETE ON messages BEGIN
-  INSERT INTO messages_found(messages_found, rowid, content)
-  VALUES ('delete', old.rowid, old.content);
-END;
-CREATE TRIGGER message_changed AFTER UPDATE OF content ON messages BEGIN
-  INSERT INTO messages_found(messages_found, rowid, content)
-  VALUES ('delete', old.rowid, old.content);
-  INSERT INTO messages_found(rowid, content) VALUES (new.rowid, new.content);
-END;
-"""
-_COLUMNS = (
-    "id, parent, role, content, created_at, model, reasoning, tool_text, state, done,"
-    " error, trace, left_out"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +68,14 @@ class Store:
         self.moved_to: Path | None = None
         self._now = now
         try:
-            self._connection = self._opened()
+            self._connection = open_database(self.path)
         except sqlite3.DatabaseError as error:
-            if not _damaged(error):
-                raise _unusable(path, error) from None
-            self.moved_to = self._moved_away()
-            self._connection = self._opened()
+            if not damaged(error):
+                raise unusable(path, error) from None
+            self.moved_to = move_away(self.path, self._now())
+            self._connection = open_database(self.path)
         except OSError as error:
-            raise _unusable(path, error) from None
+            raise unusable(path, error) from None
 
     def close(self) -> None:
         """Close the file."""
@@ -131,7 +89,7 @@ class Store:
         Args:
             query: a text in the title or a message; empty lists all.
         """
-        where, values = _search(query.strip())
+        where, values = search(query.strip())
         rows = self._connection.execute(
             "SELECT c.id, c.title, c.updated_at, c.model, c.pinned,"
             " (SELECT count(*) FROM messages m WHERE m.conversation = c.id)"
@@ -153,7 +111,7 @@ class Store:
         row = self._connection.execute(
             "SELECT id FROM conversations WHERE id LIKE ? ESCAPE '\\'"
             " ORDER BY id LIMIT 1",
-            (_like(word.upper()) + "%",),
+            (like(word.upper()) + "%",),
         ).fetchone()
         found = [row[0]] if row else [summary.id for summary in self.summaries(word)]
         if not found:
@@ -195,36 +153,8 @@ class Store:
             system=system,
             parameters=json.loads(parameters),
             leaf=leaf,
-            messages=tuple(self._messages(name)),
+            messages=tuple(read_messages(self._connection, name)),
         )
-
-    def _messages(self, conversation: str) -> Iterator[SavedMessage]:
-        attached = self._attachments(conversation)
-        rows = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM messages WHERE conversation = ? ORDER BY rowid",
-            (conversation,),
-        )
-        names = [column.strip() for column in _COLUMNS.split(",")]
-        for row in rows.fetchall():
-            fields: dict[str, Any] = dict(zip(names, row, strict=True))
-            for key in ("done", "error"):
-                fields[key] = json.loads(fields[key]) if fields[key] else None
-            fields["trace"] = fields["trace"] or b""
-            fields["left_out"] = bool(fields["left_out"])
-            yield SavedMessage(
-                **fields, attachments=tuple(attached.get(fields["id"], ()))
-            )
-
-    def _attachments(self, conversation: str) -> dict[str, list[Attachment]]:
-        rows = self._connection.execute(
-            "SELECT a.message, a.name, a.text FROM attachments a JOIN messages m"
-            " ON m.id = a.message WHERE m.conversation = ? ORDER BY a.position",
-            (conversation,),
-        )
-        found: dict[str, list[Attachment]] = {}
-        for message, name, text in rows:
-            found.setdefault(message, []).append(Attachment(name, text))
-        return found
 
     def draft(self, conversation: str) -> Draft:
         """What was written there and not sent."""
@@ -259,17 +189,17 @@ class Store:
                 " leaf = excluded.leaf",
                 (
                     conversation.id,
-                    _utf8(conversation.title),
+                    utf8(conversation.title),
                     conversation.created_at,
                     self._now(),
-                    _utf8(conversation.model),
-                    conversation.system and _utf8(conversation.system),
+                    utf8(conversation.model),
+                    conversation.system and utf8(conversation.system),
                     json.dumps(dict(conversation.parameters)),
                     conversation.leaf,
                 ),
             )
             for message in messages:
-                _write_message(connection, conversation.id, message)
+                write_message(connection, conversation.id, message)
 
     def write_draft(self, conversation: str, draft: Draft) -> None:
         """Keep what is written and not sent; an empty draft is forgotten."""
@@ -279,17 +209,17 @@ class Store:
                     "DELETE FROM drafts WHERE conversation = ?", (conversation,)
                 )
                 return
-            queued = None if draft.queued is None else _utf8(draft.queued)
+            queued = None if draft.queued is None else utf8(draft.queued)
             connection.execute(
                 "INSERT OR REPLACE INTO drafts VALUES (?, ?, ?)",
-                (conversation, _utf8(draft.text), queued),
+                (conversation, utf8(draft.text), queued),
             )
 
     def write_prompt(self, text: str) -> None:
         """Keep a prompt as the newest."""
         with self._changing() as connection:
-            connection.execute("DELETE FROM prompts WHERE text = ?", (_utf8(text),))
-            connection.execute("INSERT INTO prompts(text) VALUES (?)", (_utf8(text),))
+            connection.execute("DELETE FROM prompts WHERE text = ?", (utf8(text),))
+            connection.execute("INSERT INTO prompts(text) VALUES (?)", (utf8(text),))
             connection.execute(
                 "DELETE FROM prompts WHERE id <= (SELECT max(id) FROM prompts) - ?",
                 (_KEPT_PROMPTS,),
@@ -299,7 +229,7 @@ class Store:
         """Give a conversation another title."""
         with self._changing() as connection:
             connection.execute(
-                "UPDATE conversations SET title = ? WHERE id = ?", (_utf8(title), name)
+                "UPDATE conversations SET title = ? WHERE id = ?", (utf8(title), name)
             )
 
     def pin(self, name: str, *, pinned: bool) -> None:
@@ -328,11 +258,11 @@ class Store:
         if found == "ok":
             return
         self._connection.close()
-        self.moved_to = self._moved_away()
+        self.moved_to = move_away(self.path, self._now())
         try:
-            self._connection = self._opened()
+            self._connection = open_database(self.path)
         except (sqlite3.Error, OSError) as error:
-            raise _unusable(self.path, error) from None
+            raise unusable(self.path, error) from None
 
     def recover(self) -> int:
         """Mark answers whose program is gone as partial; returns how many."""
@@ -352,36 +282,6 @@ class Store:
 
     # --- the file -----------------------------------------------------------------
 
-    def _opened(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.path.touch(mode=0o600)
-        connection = sqlite3.connect(
-            self.path, timeout=_PATIENCE_SECONDS, check_same_thread=False
-        )
-        connection.execute("PRAGMA foreign_keys = ON")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > SCHEMA:
-            connection.close()
-            raise DatabaseError(
-                f"{self.path} was written by a newer splashpy",
-                why=f"its format is {version}, this version knows {SCHEMA}",
-                fix=["pip install --upgrade splashpy", "splashpy chat --no-save"],
-            )
-        if version < SCHEMA:
-            connection.execute("PRAGMA journal_mode = WAL")
-            _create(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
-
-    def _moved_away(self) -> Path:
-        stamp = self._now().replace(":", "").partition(".")[0]
-        target = self.path.with_name(f"{self.path.name}.damaged-{stamp}")
-        for suffix in ("", "-wal", "-shm"):
-            part = self.path.with_name(self.path.name + suffix)
-            if part.exists():
-                part.replace(target.with_name(target.name + suffix))
-        return target
-
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         """A transaction.
@@ -393,7 +293,7 @@ class Store:
             with self._connection as connection:
                 yield connection
         except sqlite3.Error as error:
-            raise _unusable(self.path, error) from None
+            raise unusable(self.path, error) from None
 
 
 @contextmanager
@@ -407,93 +307,9 @@ def opened(path: Path, *, now: Callable[[], str]) -> Iterator[Store]:
     try:
         yield store
     except sqlite3.Error as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
     finally:
         store.close()
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    """Make the tables, unless another program just did."""
-    connection.execute("BEGIN IMMEDIATE")
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < SCHEMA:
-        # One statement at a time: executescript would end the transaction.
-        for statement in _statements(_TABLES):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
-    connection.commit()
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def _write_message(
-    connection: sqlite3.Connection, conversation: str, message: SavedMessage
-) -> None:
-    values = (
-        message.id,
-        message.parent,
-        message.role,
-        _utf8(message.content),
-        message.created_at,
-        _utf8(message.model),
-        _utf8(message.reasoning),
-        _utf8(message.tool_text),
-        message.state,
-        json.dumps(dict(message.done)) if message.done else None,
-        json.dumps(dict(message.error)) if message.error else None,
-        message.trace,
-        message.left_out,
-    )
-    marks = ", ".join("?" * (len(values) + 2))
-    connection.execute(
-        f"INSERT INTO messages({_COLUMNS}, conversation, owner) VALUES ({marks})"
-        " ON CONFLICT(id) DO UPDATE SET content = excluded.content,"
-        " reasoning = excluded.reasoning, tool_text = excluded.tool_text,"
-        " state = excluded.state, done = excluded.done, error = excluded.error,"
-        " trace = excluded.trace, left_out = excluded.left_out",
-        (*values, conversation, os.getpid()),
-    )
-    for position, file in enumerate(message.attachments):
-        connection.execute(
-            "INSERT OR IGNORE INTO attachments VALUES (?, ?, ?, ?)",
-            (message.id, position, _utf8(file.name), _utf8(file.text)),
-        )
-
-
-def _search(query: str) -> tuple[str, tuple[str, ...]]:
-    """The WHERE of a search, and its values."""
-    if not query:
-        return "", ()
-    like = f"%{_like(query)}%"
-    if len(query) < _SHORTEST_TRIGRAM:  # the index knows no words this short
-        found = "SELECT conversation FROM messages WHERE content LIKE ? ESCAPE '\\'"
-        value = like
-    else:
-        found = (
-            "SELECT conversation FROM messages WHERE rowid IN"
-            " (SELECT rowid FROM messages_found WHERE messages_found MATCH ?)"
-        )
-        value = '"' + query.replace('"', '""') + '"'
-    where = f"WHERE c.title LIKE ? ESCAPE '\\' OR c.id IN ({found})"
-    return where, (like, value)
-
-
-def _like(text: str) -> str:
-    for character in "\\%_":
-        text = text.replace(character, "\\" + character)
-    return text
-
-
-def _utf8(text: str) -> str:
-    """A text SQLite can keep: a lone surrogate becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _alive(process: int | None) -> bool:
@@ -506,16 +322,3 @@ def _alive(process: int | None) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _damaged(error: sqlite3.DatabaseError) -> bool:
-    text = str(error)
-    return "malformed" in text or "not a database" in text
-
-
-def _unusable(path: Path, error: Exception) -> DatabaseError:
-    return DatabaseError(
-        f"saved conversations cannot be used: {path}",
-        why=str(error),
-        fix=["splashpy chat --no-save"],
-    )

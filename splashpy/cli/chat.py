@@ -29,7 +29,7 @@ from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON, ENGINE, SAMPLING
 from splashpy.cli.page import Page, PageCommand
 from splashpy.cli.signals import Interrupts
-from splashpy.errors import NotFoundError, TerminalError
+from splashpy.errors import NotFoundError, TerminalError, UsageError
 
 if TYPE_CHECKING:
     from splashpy.chat.conversation import Machine
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from splashpy.chat.settings import ChatSettings
     from splashpy.client.client import EngineClient
     from splashpy.protocol import Load
+
+_LOG_LINES = 200
+_DOCTOR_SECONDS = 60.0
 
 Connect = Callable[[], "EngineClient"]
 """Starts an engine; called again when the last one died."""
@@ -57,10 +60,39 @@ def chat(invocation: Invocation) -> int:
         return _answer_once(invocation, word, text)
     _check_blas(invocation)
     saved = _resumed(invocation)
+    load, server = _chosen(invocation, word or _model_of(saved))
+    if load is None:
+        return 0
+    first, resume = text or None, saved.id if saved else None
+    return _talk(invocation, load, server, first, resume)
+
+
+def _chosen(invocation: Invocation, word: str | None) -> tuple[Load | None, str]:
+    """The model, and the address of the server that has it; empty: none has.
+
+    Returns:
+        No model when the person does not want another one loaded.
+
+    Raises:
+        SplashError: no such model, or options that exclude each other.
+    """
+    from splashpy.cli.attach import load_beside, served, server_of
+    from splashpy.protocol import Load
+
+    url = invocation.given["url"]
+    invocation.refuse_pairs((("url", "no_attach", "a server, or an own engine"),))
+    if url:
+        return Load(model=url), url
+    servers = served(invocation)
+    if word is None and len(servers) == 1:
+        return Load(model=servers[0].model, name=servers[0].model), servers[0].url
     with Interrupts(invocation.output.err) as interrupts:
-        load = _load_command(invocation, word or _model_of(saved), interrupts)
+        load = _load_command(invocation, word, interrupts)
         interrupts.check()
-    return _talk(invocation, load, text or None, saved.id if saved else None)
+    found = server_of(servers, load)
+    if found is not None:
+        return load, found.url
+    return (load if load_beside(invocation, servers, load) else None), ""
 
 
 def _resumed(invocation: Invocation) -> SavedConversation | None:
@@ -96,6 +128,8 @@ def _model_of(saved: SavedConversation | None) -> str | None:
 
 
 def _answer_once(invocation: Invocation, word: str | None, text: str) -> int:
+    if invocation.given["url"]:
+        raise UsageError("--url needs a terminal to talk in")
     if not text:
         raise TerminalError(
             "chat needs a terminal, or a prompt to answer",
@@ -147,14 +181,18 @@ def _load_command(
 
 
 def _talk(
-    invocation: Invocation, load: Load, first_message: str | None, resume: str | None
+    invocation: Invocation,
+    load: Load,
+    server: str,
+    first_message: str | None,
+    resume: str | None,
 ) -> int:
     """Start the engine, then import the screen, so that both come up together."""
-    engine = _Engine(invocation)
+    engine = _Engine(_starter(invocation, server))
     with engine:
         from splashpy.chat.keeper import Keeper
 
-        settings = _settings(invocation, load)
+        settings = _settings(invocation, load, server)
         keeper = None if invocation.given["no_save"] else Keeper(invocation.paths.chats)
         if _plain(invocation):
             from splashpy.chat.line_mode import run_plain
@@ -190,8 +228,8 @@ def _talk(
 class _Engine:
     """The first engine is started at once, later ones when asked for."""
 
-    def __init__(self, invocation: Invocation):
-        self._start = _starter(invocation)
+    def __init__(self, start: Connect):
+        self._start = start
         self._first: EngineClient | None = self._start()
 
     def connect(self) -> EngineClient:
@@ -208,7 +246,12 @@ class _Engine:
             self._first.close(now=True)
 
 
-def _starter(invocation: Invocation) -> Connect:
+def _starter(invocation: Invocation, server: str) -> Connect:
+    if server:
+        from splashpy.client.http import HttpClient
+
+        key = invocation.given["api_key"] or ""
+        return lambda: HttpClient(server, key=key)
     replay = invocation.given["replay"]
     if replay:
         from splashpy.cli.writing import replay_speed
@@ -228,7 +271,7 @@ def _plain(invocation: Invocation) -> bool:
     return bool(invocation.given["plain"] or lines_only)
 
 
-def _settings(invocation: Invocation, load: Load) -> ChatSettings:
+def _settings(invocation: Invocation, load: Load, server: str) -> ChatSettings:
     from splashpy.chat.settings import ChatSettings
 
     given, config = invocation.given, invocation.config
@@ -241,6 +284,9 @@ def _settings(invocation: Invocation, load: Load) -> ChatSettings:
         mouse=not given["no_mouse"] and config.get("chat.mouse") is not False,
         theme=given["theme"] or config.get("chat.theme"),
         remote=invocation.environment.remote,
+        display=invocation.environment.display,
+        tmux=bool(invocation.environment.get("TMUX")),
+        server=server,
         keys=_keys(invocation),
         editor=invocation.environment.editor,
     )
@@ -250,7 +296,51 @@ def _machine(invocation: Invocation) -> Machine:
     from splashpy.chat.conversation import Machine
     from splashpy.cli.offers import free_memory, offers
 
-    return Machine(lambda: offers(invocation.paths), free_memory)
+    log = invocation.paths.log / "engine.log"
+    return Machine(
+        lambda: offers(invocation.paths),
+        free_memory,
+        log=lambda: _end_of(log),
+        doctor=_doctor,
+        explain=_explain,
+    )
+
+
+def _end_of(log: Path) -> str:
+    """The path of a log, and its last lines."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return f"{log}\n{error.strerror}"
+    return "\n".join([str(log), "", *text.splitlines()[-_LOG_LINES:]])
+
+
+def _doctor() -> str:
+    """What ``splashpy doctor`` says; in a process of its own, since it needs MLX."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "splashpy", "doctor"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_DOCTOR_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stdout + done.stderr
+
+
+def _explain(topic: str) -> str:
+    """What ``splashpy help`` says about an error code; empty where it knows none."""
+    from splashpy.cli.catalogue import CATALOGUE
+
+    row = CATALOGUE.get(topic.upper())
+    if row is None:
+        return ""
+    return "\n".join([f"{topic.upper()}: {row.when}", *row.fixes])
 
 
 def _keys(invocation: Invocation) -> dict[str, str]:
@@ -273,6 +363,7 @@ CHAT = PageCommand(
             ('splashpy chat demo "Explain speculative decoding."', "ask at once"),
             ("splashpy chat -f notes.txt", "the file is part of the first message"),
             ("splashpy chat -c", "go on with the last conversation"),
+            ("splashpy chat --url localhost:8080", "with the model of a server"),
         ),
         notes=(
             "MODEL is a short name, OWNER/REPO[@REVISION] or a directory such as ./x.",
@@ -287,6 +378,9 @@ CHAT = PageCommand(
         "resume_last",
         "resumed",
         "no_save",
+        "url",
+        "no_attach",
+        "api_key",
         "plain",
         "inline",
         "theme",

@@ -12,6 +12,7 @@ source can tell.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -288,6 +289,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             key="resumed",
         ),
         Option("--no-save", "keep nothing of this chat on disk"),
+        Option("--url", "talk with the model of a running server", "URL", values.text),
+        Option("--no-attach", "load the model even where a server has it", rare=True),
         Option("--plain", "lines instead of a screen"),
         Option("--inline", "below the prompt, not the whole terminal", rare=True),
         Option("--theme", "colours of the screen", "NAME", values.text),
@@ -362,11 +365,19 @@ VARIABLES: dict[str, str] = {
     "COLUMNS": "width of tables",
     "CI": "not empty: chat works in lines",
     "SSH_CONNECTION": "set by ssh: what is copied travels through the terminal",
+    "TMUX": "set by tmux: what is copied goes to its buffer, too",
 }
 """What splashpy itself looks at, and what that does. Other Hugging Face variables are
 read by huggingface_hub, ``TEXTUAL_*`` by Textual."""
 
-_HONOURED = (*VARIABLES, "TRANSFORMERS_OFFLINE", "SSH_TTY", "VISUAL")
+_HONOURED = (
+    *VARIABLES,
+    "TRANSFORMERS_OFFLINE",
+    "SSH_TTY",
+    "VISUAL",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +411,12 @@ class Environment:
     def remote(self) -> bool:
         """Whether the terminal is on another machine."""
         return bool(self.get("SSH_CONNECTION") or self.get("SSH_TTY"))
+
+    @property
+    def display(self) -> bool:
+        """Whether programs of this session reach a desktop and its clipboard."""
+        local = sys.platform == "darwin" or self.get("DISPLAY")
+        return bool(local or self.get("WAYLAND_DISPLAY")) and not self.remote
 
 
 def child_environment(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from splashpy import wire
 from splashpy.protocol import Cycle, Generate, Prefill, RankedToken, ToolDelta
 from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
@@ -51,6 +52,7 @@ class ChatOptions:
         token_ids: show the ids of tokens.
         logprobs: and how likely they were.
         timings: in every chunk of a stream.
+        events: carry the engine's own events in ``splashpy.event``.
         reasoning: in a field of its own, nowhere, or with its tags in the content.
     """
 
@@ -59,6 +61,7 @@ class ChatOptions:
     token_ids: bool = False
     logprobs: bool = False
     timings: bool = False
+    events: bool = False
     reasoning: str = "split"
 
 
@@ -79,6 +82,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
         token_ids=command.return_token_ids,
         logprobs=command.logprobs is not None,
         timings=body.flag("timings_per_token"),
+        events=stream and body.object("splashpy").flag("events"),
         reasoning=_reasoning_form(body),
     )
     return Ask(
@@ -176,8 +180,13 @@ class ChatShape:
         yield self._chunk({"role": "assistant", "content": ""})
 
     def take(self, outcome: Outcome, event: Cycle | ToolDelta) -> Iterator[bytes]:
-        """Chunks of one kind each."""
+        """Chunks of one kind each, and one with the event where that is wanted."""
         self._now = timings_so_far(outcome) if self._options.timings else {}
+        yield from self._parts(outcome, event)
+        if self._options.events:
+            yield self._chunk({}, top={"splashpy": {"event": wire.to_json(event)}})
+
+    def _parts(self, outcome: Outcome, event: Cycle | ToolDelta) -> Iterator[bytes]:
         if isinstance(event, ToolDelta):
             yield from self._call(outcome, event)
             return
@@ -202,6 +211,8 @@ class ChatShape:
             yield self._chunk({"content": closing})
         done = outcome.done
         tail = {"timings": timings(done), "splashpy": extension(done)} if done else {}
+        if done and self._options.events:
+            tail["splashpy"]["event"] = wire.to_json(done)
         yield self._chunk({}, outcome.finish, top=tail)
 
     def close(self, outcomes: list[Outcome]) -> Iterator[bytes]:

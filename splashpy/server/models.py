@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from splashpy import wire
 from splashpy.protocol import Ready
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.errors import ApiError
@@ -124,6 +126,7 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
             "block_size": facts.block_size if facts else None,
             "ctx": engine.context,
         },
+        "engine": wire.to_json(replace(facts, template="")) if facts else None,
         "state": "draining" if endpoint.draining else engine.state,
         "load": {
             "phase": load.phase,

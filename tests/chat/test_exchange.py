@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from splashpy.chat import exchange
 from splashpy.chat.entries import Attachment
+from splashpy.chat.history import fenced_file
 from splashpy.chat.saved import SavedConversation, SavedMessage, title_of
-from splashpy.chat.session import fenced_file
 from splashpy.errors import InputFileError
 from splashpy.fences import code_blocks
 

@@ -220,7 +220,7 @@ def test_slash_commands_that_need_no_screen_work_in_lines(script: Script) -> Non
     assert "it must be a number from 0 to 2" in err
     assert "/chats needs the screen" in err
     assert "there is no command /nothing" in err
-    assert "/retry : ask again for the last answer" in err
+    assert "/retry [NAME=VALUE]: ask again" in err
 
 
 def test_two_slashes_send_one(script: Script) -> None:

@@ -175,6 +175,24 @@ def test_the_engine_died(looks: Looks) -> None:
     assert looks(until=writing, also=die)
 
 
+def test_an_error_in_full(looks: Looks) -> None:
+    def fail(app: ChatApp) -> None:
+        app.conversation.session.lost(
+            EngineDiedError(
+                "the engine process ended (killed by signal 9)",
+                why="metal: command buffer failed",
+                fix=("restart the engine", "the whole log: /logs/engine.log"),
+            )
+        )
+
+    assert looks(until=writing, also=fail, press=("f8",))
+
+
+def test_without_colours(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert looks(until=writing, press=("alt+up",))
+
+
 def test_help(looks: Looks) -> None:
     assert looks(until=lambda event: isinstance(event, Ready), press=("f1",))
 

@@ -49,11 +49,13 @@ RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l", b"\x1b[?1000l")
 class Terminal:
     """A program on a pseudo terminal; collects what it writes."""
 
-    def __init__(self, recording: Path, *, below: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, recording: Path, *, below: tuple[str, ...] = (), program: str = PROGRAM
+    ) -> None:
         self._master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         self.program = subprocess.Popen(
-            [*below, sys.executable, "-c", PROGRAM, str(recording)],
+            [*below, sys.executable, "-c", program, str(recording)],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -172,3 +174,69 @@ def test_a_signal_ends_the_chat_and_restores_the_terminal(
     terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
 
     assert terminal.program.wait(PATIENCE_SECONDS) == 128 + number
+
+
+WITH_AN_ENGINE = """
+import sys
+from pathlib import Path
+from splashpy.chat.app import ChatSettings, run_chat
+from splashpy.client.child import ChildClient
+from splashpy.protocol import Load
+
+folder = Path(sys.argv[1])
+
+def connect():
+    client = ChildClient.spawn(folder / "engine.log")
+    (folder / "engine").write_text(str(client.process.pid))
+    return client
+
+sys.exit(run_chat(
+    connect, Load(model="/no/model"), settings=ChatSettings(remote=True)
+))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_chat_leaves_no_engine_behind(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    shell = (sys.executable, "-c", SHELL, str(tmp_path / "pid"))
+    terminal = Terminal(tmp_path, below=shell, program=WITH_AN_ENGINE)
+    try:
+        # The engine has answered: it could not load the model.
+        terminal.read_until(lambda: b"not loaded" in terminal.written)
+        engine = int((tmp_path / "engine").read_text())
+        assert runs(engine)
+        terminal.written = b""
+        os.kill(int((tmp_path / "pid").read_text()), number)
+        terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
+        end = time.perf_counter() + PATIENCE_SECONDS
+        while runs(engine):
+            assert time.perf_counter() < end
+            select.select([], [], [], 0.05)
+    finally:
+        terminal.close()
+
+
+def runs(process: int) -> bool:
+    """Whether a process is there and not only waits to be buried."""
+    told = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return bool(told.stdout.strip()) and not told.stdout.startswith("Z")
+
+
+def test_an_inline_chat_leaves_the_screen_of_the_shell_alone(replays: Path) -> None:
+    program = PROGRAM.replace("remote=True,", "remote=True, inline=True,")
+    terminal = Terminal(replays / "hostile.ndjson", program=program)
+    try:
+        terminal.read_until(lambda: b"prompt cached" in terminal.written)
+        terminal.press(b"\x11")
+        terminal.read_until(lambda: terminal.program.poll() is not None)
+        assert b"\x1b[?1049h" not in terminal.written
+        assert b"\x1b[?25h" in terminal.written
+    finally:
+        terminal.close()

@@ -7,10 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
 from commandline import LIMIT, Call, Record, Start, finish, on_terminal
+
+from splashpy.cli.attach import server_of
+from splashpy.protocol import Load
+from splashpy.server.registry import RunningServer
 
 REPLAY = ("--speed", "0", "--replay")
 
@@ -178,3 +183,28 @@ def test_where_a_screen_does_not_fit_chat_works_in_lines(
 
     assert code == 0
     assert "\x1b[?1049h" not in shown
+
+
+def test_one_answer_does_not_ask_a_server(call: Call) -> None:
+    result = call("chat", "Hi there", "--url", "localhost:8080")
+
+    assert result.code == 2
+    assert "--url" in result.err
+
+
+def test_a_model_is_known_by_the_name_or_the_place_it_is_served_under() -> None:
+    facts: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "pid": 1,
+        "version": "1",
+        "started": 0.0,
+    }
+    servers = [
+        RunningServer(port=1, model="/models/other", **facts),
+        RunningServer(port=2, model="demo", **facts),
+    ]
+    named = server_of(servers, Load(model="/models/demo", name="demo"))
+    placed = server_of(servers, Load(model="/models/other"))
+
+    assert [found and found.port for found in (named, placed)] == [2, 1]
+    assert server_of(servers, Load(model="/models/third", name="third")) is None

@@ -40,6 +40,16 @@ def thinking(screen: ChatScreen, argument: str) -> None:
     screen.transcript.show_reasoning(shown=argument == "show")
 
 
+def mouse(screen: ChatScreen, argument: str) -> None:
+    """Give the mouse to the chat, or leave it to the terminal."""
+    if argument not in ("on", "off"):
+        raise UsageError("/mouse on, or /mouse off")
+    if screen.prompt.attachments:
+        raise UsageError("send the attached files first, or take them back: /detach")
+    # Textual takes the mouse when it starts, so the screen is started again.
+    screen.app.exit(argument == "on")
+
+
 def theme(screen: ChatScreen, argument: str) -> None:
     """Change the colours, or list the themes."""
     themes = screen.app.available_themes

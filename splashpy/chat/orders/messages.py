@@ -3,21 +3,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from splashpy.chat.clipboard import write_file
 from splashpy.chat.entries import Entry, Message, Notice, Reply, UserMessage
+from splashpy.chat.parameters import changed
+from splashpy.chat.screens.picker import PickerScreen, Row
 from splashpy.errors import UsageError
 from splashpy.fences import code_blocks
 
 if TYPE_CHECKING:
     from splashpy.chat.screens.chat import ChatScreen
 
+_SHOWN = 600  # characters of a prompt below the list
+# Without what closes a link in Markdown or a sentence.
+_LINK = re.compile(r"(?:https?://|mailto:)[^\s<>()\[\]\"'`]+")
+
 _M = TypeVar("_M", Message, UserMessage, Reply)
 
 
 def copy(screen: ChatScreen, argument: str) -> None:
-    """Copy the last answer, the Nth message, code, or the conversation."""
+    """Copy an answer, its code, the Nth message, or the conversation.
+
+    ``raw`` copies all that the model wrote, ``file`` writes the answer to a file.
+    """
     match argument or "last":
         case "last":
             screen.app.copy_to_clipboard(_last_answer(screen).text)
@@ -26,6 +37,13 @@ def copy(screen: ChatScreen, argument: str) -> None:
         case "chat":
             parts = [f"{_speaker(m)}:\n\n{m.text}" for m in _messages(screen) if m.text]
             screen.app.copy_to_clipboard("\n\n".join(parts))
+        case "raw":
+            answer = _last_answer(screen)
+            screen.app.copy_to_clipboard(
+                answer.reasoning + answer.text + answer.tool_text
+            )
+        case "file":
+            screen.say(f"written: {write_file(_last_answer(screen).text)}")
         case number:
             screen.app.copy_to_clipboard(_numbered(_messages(screen), number).text)
 
@@ -77,8 +95,57 @@ def edit_chosen(screen: ChatScreen, argument: str) -> None:
 
 
 def retry(screen: ChatScreen, argument: str) -> None:
-    """Ask again for the last answer."""
-    screen.retry(None)
+    """Ask again for the last answer; parameters that are named hold this once."""
+    session = screen.session
+    kept, once = session.settings, session.settings
+    for word in argument.split():
+        name, _, value = word.partition("=")
+        once = changed(once, name, value, session.engine.ready)
+    session.settings = once
+    try:
+        screen.retry(None)
+    finally:
+        session.settings = kept
+
+
+def resume(screen: ChatScreen, argument: str) -> None:
+    """Write on where the last answer broke off."""
+    if not screen.conversation.resume():
+        raise UsageError("there is no answer that broke off")
+    screen.transcript.action_follow()
+    screen.leave_conversation()
+
+
+def prompts(screen: ChatScreen, argument: str) -> None:
+    """Search earlier prompts; the chosen one comes into the editor."""
+
+    def rows(query: str) -> list[Row]:
+        found = screen.prompt.earlier.found(query)
+        return [
+            Row(text, text.split("\n", 1)[0], detail=text[:_SHOWN]) for text in found
+        ]
+
+    def chosen(text: str | None) -> None:
+        if text is not None:
+            screen.prompt.put(text)
+
+    empty = "no earlier prompt is like this"
+    screen.app.push_screen(
+        PickerScreen("earlier prompts", rows, empty=empty, query=argument), chosen
+    )
+
+
+def open_link(screen: ChatScreen, argument: str) -> None:
+    """Show the first link of the chosen message; a second time, open it."""
+    found = _LINK.search(_chosen(screen).text)
+    if found is None:
+        raise UsageError("this message holds no link")
+    link = found.group().rstrip(".,;:")
+    if screen.shown_link == link:
+        screen.app.open_url(link)
+    else:
+        screen.shown_link = link
+        screen.say(f"{link}\npress again to open it")
 
 
 def retry_chosen(screen: ChatScreen, argument: str) -> None:

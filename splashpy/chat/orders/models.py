@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders about the engine: another model, the same anew, a race, a picture, the log."""
+"""Orders about the engine: another model, the same anew, unload, a race."""
 
 from __future__ import annotations
 
@@ -103,18 +103,19 @@ def again(screen: ChatScreen, argument: str) -> None:
     screen.sync()
 
 
-def screenshot(screen: ChatScreen, argument: str) -> None:
-    """Save a picture of the screen, as SVG."""
-    path = screen.app.save_screenshot(argument or None, path=None)
-    screen.say(f"saved: {path}")
+def unload(screen: ChatScreen, argument: str) -> None:
+    """Free the model; the next message loads it again."""
+    if not screen.conversation.unload():
+        raise UsageError("wait until the answer has ended")
+    screen.sync()
 
 
 def race(screen: ChatScreen, argument: str) -> None:
-    """Answer the last message with drafts and without, and compare."""
+    """Answer a message, the last one by default, with drafts and without."""
     ready = screen.session.engine.ready
     if ready is not None and ready.draft.state == "off":
         raise UsageError("there are no drafts to race", why=ready.draft.reason)
-    if not screen.conversation.race():
+    if not screen.conversation.race(argument):
         raise UsageError("send a message first; /race answers it again, twice")
     screen.transcript.action_follow()
     screen.sync()

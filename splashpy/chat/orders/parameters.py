@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
+from splashpy.chat.orders import looks
 from splashpy.chat.parameters import (
     TABLE,
     changed,
@@ -70,9 +71,12 @@ def seed(screen: ChatScreen, argument: str) -> None:
 
 
 def draft(screen: ChatScreen, argument: str) -> None:
-    """Decode with drafts, or one token at a time."""
+    """Decode with drafts, or one token at a time; or colour them."""
+    if argument in ("color", "colour"):
+        looks.colour(screen, "")
+        return
     if argument not in ("on", "off"):
-        raise UsageError("/draft on, or /draft off")
+        raise UsageError("/draft on, /draft off, or /draft color")
     change(screen, f"draft {argument}")
 
 

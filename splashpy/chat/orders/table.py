@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from splashpy.chat.orders import (
     context,
+    diagnosis,
     files,
     looks,
     messages,
@@ -24,8 +25,11 @@ Order = Callable[["ChatScreen", str], None]
 
 ORDERS: Mapping[str, Order] = {
     "help": session.help_page,
+    "keys": session.help_page,
     "new": session.new,
     "retry": messages.retry,
+    "continue": messages.resume,
+    "prompts": messages.prompts,
     "edit": messages.edit,
     "branch": messages.branch,
     "copy": messages.copy,
@@ -47,8 +51,13 @@ ORDERS: Mapping[str, Order] = {
     "compact": context.compact,
     "model": models.choose,
     "reload": models.again,
+    "unload": models.unload,
+    "log": diagnosis.log,
+    "doctor": diagnosis.doctor,
+    "error": diagnosis.error,
     "race": models.race,
-    "screenshot": models.screenshot,
+    "screenshot": diagnosis.screenshot,
+    "mouse": looks.mouse,
     "stats": looks.stats,
     "speed": looks.speed,
     "colour": looks.colour,
@@ -61,4 +70,5 @@ ORDERS: Mapping[str, Order] = {
     "edit_chosen": messages.edit_chosen,
     "retry_chosen": messages.retry_chosen,
     "switch": messages.switch,
+    "open_link": messages.open_link,
 }

@@ -2,8 +2,8 @@
 """The conversation screen: draws a session, and turns keys into what a person wants.
 
 It holds no state of the conversation. ``sync`` makes everything on it agree with the
-session and runs after every change. What the engine says is drawn in batches: the more
-a frame costs, the fewer there are, so drawing never takes more than a third of a core.
+session and runs after every change. What the engine says is drawn in batches, as often
+as ``frames.py`` says.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from splashpy.chat.bindings import bindings
 from splashpy.chat.commands import message_of, parse, parse_quietly
 from splashpy.chat.completions import Completions
 from splashpy.chat.conversation import Conversation
-from splashpy.chat.entries import Attachment, Reply, UserMessage
+from splashpy.chat.entries import Attachment, Problem, Reply, UserMessage
 from splashpy.chat.files import read
+from splashpy.chat.frames import Frames
 from splashpy.chat.messages import (
     Completed,
+    EndPressed,
     EngineSpoke,
     PasteRefused,
     PromptSubmitted,
@@ -50,13 +52,12 @@ from splashpy.sanitize import sanitize
 from splashpy.units import format_bytes
 
 _QUIT_SECONDS = 1.0
+_TWICE_SECONDS = 0.4
 _DRAFT_SECONDS = 0.5
 _TICK_SECONDS = 0.25
-_SHORTEST_FRAME_SECONDS = 0.033
-_LONGEST_FRAME_SECONDS = 0.25
-_FRAME_SHARE = 3.0  # a frame is followed by at least twice its own time of rest
 _NARROW = 60
 _SHORT = 16
+_TINY_WIDTH, _TINY_HEIGHT = 20, 6
 _EDITING = "another wording; esc leaves it"
 _WELCOME = (
     "Type a message and press enter. You can type while the model loads.\n"
@@ -91,9 +92,11 @@ class ChatScreen(Screen[None]):
         self.session = conversation.session
         self._first_message = first_message
         self._flush_timer: Timer | None = None
-        self._flushed_at = 0.0
-        self._frame_seconds = _SHORTEST_FRAME_SECONDS
+        self._frames = Frames(remote=conversation.session.settings.remote)
         self._quit_timer: Timer | None = None
+        self._stepped_at = float("-inf")
+        self.problem: Problem | None = None
+        self.shown_link = ""
 
     def compose(self) -> ComposeResult:
         """Header, conversation, status, editor, keys."""
@@ -109,6 +112,7 @@ class ChatScreen(Screen[None]):
         yield AttachedFiles()
         yield PromptEditor()
         yield HintFooter()
+        yield Static("window too small", id="tiny")
 
     def on_mount(self) -> None:
         """Find the widgets once, start the engine, draw."""
@@ -127,6 +131,8 @@ class ChatScreen(Screen[None]):
         self._ticker = self.set_interval(_TICK_SECONDS, self._sync_status, pause=True)
         self.watch(self.transcript, "new_rows", self._show_pill)
         self._remember_prompts()
+        if self.session.settings.server:
+            self.say(f"talking with the server at {self.session.settings.server}")
         if self._draft:
             self.prompt.put(self._draft)
         if self._first_message:
@@ -195,7 +201,9 @@ class ChatScreen(Screen[None]):
         self._attached.show(self.prompt.attachments)
         if session.queued is not None:
             self.conversation.keep_draft(self.prompt.message)
-        self.prompt.border_title = _EDITING if self.conversation.editing else ""
+        title = _EDITING if self.conversation.editing else ""
+        if self.prompt.border_title != title:  # setting it draws the editor again
+            self.prompt.border_title = title
         self._sync_status()
         self._restore_prompt()
         if session.too_long is not None:
@@ -230,11 +238,13 @@ class ChatScreen(Screen[None]):
         """A small terminal shows less around the conversation."""
         self.set_class(event.size.width < _NARROW, "-narrow")
         self.set_class(event.size.height < _SHORT, "-short")
+        tiny = event.size.width < _TINY_WIDTH or event.size.height < _TINY_HEIGHT
+        self.set_class(tiny, "-tiny")
         self._sync_status()
 
     @on(EngineSpoke)
     def _schedule_flush(self) -> None:
-        wait = self._flushed_at + self._frame_seconds - time.perf_counter()
+        wait = self._frames.wait(time.perf_counter())
         if wait <= 0:
             self._flush()
         elif self._flush_timer is None:
@@ -244,15 +254,19 @@ class ChatScreen(Screen[None]):
         if self._flush_timer is not None:
             self._flush_timer.stop()
             self._flush_timer = None
-        self._flushed_at = time.perf_counter()
+        self._frames.begin(time.perf_counter())
         if self.conversation.take_in():
             self.sync()
             self.call_after_refresh(self._measure_frame)
 
     def _measure_frame(self) -> None:
-        cost = time.perf_counter() - self._flushed_at
-        wanted = max(_FRAME_SHARE * cost, _SHORTEST_FRAME_SECONDS)
-        self._frame_seconds = min(wanted, _LONGEST_FRAME_SECONDS)
+        device = self.session.engine.device
+        # A GPU says how much it may hold; a processor holds whatever there is.
+        self._frames.shared = bool(device and device.name) and not (
+            device and device.working_set_bytes
+        )
+        self._frames.unseen = not self.app.app_focus
+        self._frames.end(time.perf_counter())
 
     # --- what a person does -------------------------------------------------------
 
@@ -311,11 +325,20 @@ class ChatScreen(Screen[None]):
             self.conversation.editing = None
             self.prompt.take()
             self.prompt.attachments = []
-        elif not self.conversation.stop() and self.session.queued is not None:
-            self._take_back_queued()
+        elif not self.conversation.stop():
+            self._step_back_idle()
         self.prompt.focus()
         self.clear_selection()
         self.sync()
+
+    def _step_back_idle(self) -> None:
+        """Take back what waits; twice in an empty editor, edit what was sent last."""
+        now = self.conversation.now()
+        twice, self._stepped_at = now - self._stepped_at < _TWICE_SECONDS, now
+        if self.session.queued is not None:
+            self._take_back_queued()
+        elif twice and self.session.can_retry and not self.prompt.text:
+            self._order("edit", "")
 
     def leave_conversation(self) -> None:
         """The editor has the keys again."""
@@ -390,11 +413,22 @@ class ChatScreen(Screen[None]):
         self._quit_timer = None
         self._footer.say("")
 
-    def action_restart_engine(self) -> None:
-        """Start the engine again, when it is gone or does not answer."""
-        if self.conversation.restartable:
-            self.conversation.restart()
-            self.sync()
+    def action_restart_or_search(self) -> None:
+        """Start the engine again, when it is gone; else search earlier prompts."""
+        if not self.restart_engine():
+            self._order("prompts", "")
+
+    def restart_engine(self) -> bool:
+        """Start an engine that is gone or does not answer; whether that was so."""
+        if not self.conversation.restartable:
+            return False
+        self.conversation.restart()
+        self.sync()
+        return True
+
+    @on(EndPressed)
+    def _end_pressed(self) -> None:
+        self.transcript.action_follow()
 
     def action_page(self, direction: int) -> None:
         """Scroll the conversation by a page."""
@@ -420,7 +454,7 @@ class ChatScreen(Screen[None]):
 
     @on(events.Click, "StatusLine")
     def _status_clicked(self) -> None:
-        self.action_restart_engine()
+        self.restart_engine()
 
     def on_key(self, event: events.Key) -> None:
         """What is typed beside the editor belongs into it."""
@@ -442,6 +476,7 @@ class ChatScreen(Screen[None]):
 
     def refuse(self, error: SplashError) -> None:
         """Show why something was not done."""
+        self.problem = Problem.of(error)
         parts = [error.message, error.why, *error.fix]
         text = "\n".join(sanitize(part) for part in parts if part)
         self.notify(text, severity="error", markup=False)

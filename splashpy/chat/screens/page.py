@@ -19,20 +19,22 @@ class PageScreen(ModalScreen[None]):
     Args:
         title: of the frame.
         text: what it says; already sanitized.
+        keys: what closes it, for the frame.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,q,enter", "dismiss", "close", show=False),
     ]
 
-    def __init__(self, title: str, text: Content):
+    def __init__(self, title: str, text: Content, *, keys: str = "esc closes"):
         super().__init__()
         self._title = title
         self._text = text
+        self._keys = keys
 
     def compose(self) -> ComposeResult:
         """One page that scrolls."""
         with VerticalScroll(id="page") as page:
-            page.border_title = self._title
-            page.border_subtitle = "esc closes"
+            page.border_title = Content(self._title)
+            page.border_subtitle = self._keys
             yield Static(self._text)

@@ -35,6 +35,7 @@ class HeaderBar(Widget):
         effort = session.settings.effort or (ready.effort_default if ready else "")
         words = [] if session.settings.draft else ["drafts off"]
         words += [f"effort {effort}"] if effort else []
+        words += ["attached"] if session.settings.server else []
         used = session.counted or session.context_used
         seen = (session.model_name, ready, used, words)
         if seen != (self._model, self._ready, self._used, self._words):

@@ -9,11 +9,12 @@ are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
@@ -24,7 +25,6 @@ from splashpy.chat.blocks import BLANK, Block, HeadBlock, Row, TextBlock
 from splashpy.chat.document import LiveDocument
 from splashpy.chat.entries import (
     Entry,
-    Message,
     Notice,
     Problem,
     Reply,
@@ -73,16 +73,25 @@ class MessageView(Widget):
             return False
         self._drawn_revision = self.entry.revision
         self._drawn_at = now
-        self._flow.show(list(self._blocks(now)))
+        changed_from = self._flow.show(list(self._blocks(now)))
         width, height = self.size
         # A new layout of the whole screen is needed only when the rows change.
-        layout = not width or self._flow.height(width) != height
-        if layout:
-            # While one request for a layout is pending, Textual does not count a second
-            # one: it would take the rows that a layout in between had measured.
-            self._layout_updates += 1
-        self.refresh(layout=layout)
+        if not width or self._flow.height(width) != height:
+            self.refresh(layout=True)
+            self.call_after_refresh(self._check_rows)
+        elif changed_from < height:
+            self.refresh(Region(0, changed_from, width, height - changed_from))
         return True
+
+    def _check_rows(self) -> None:
+        """Ask for another layout when the last one had measured fewer rows.
+
+        While a request for a layout is pending Textual does not count a second one, and
+        may reuse what it measured in between.
+        """
+        width, height = self.size
+        if width and self._flow.height(width) != height:
+            self.refresh(layout=True)
 
     def colour(self, *, by_origin: bool) -> None:
         """Show where tokens came from, or Markdown again."""
@@ -115,7 +124,7 @@ class MessageView(Widget):
                     yield _step("ctrl+r starts the engine again")
 
     def _user_blocks(self, message: UserMessage) -> Iterator[Block]:
-        yield _head("You", "bold $text-accent", message)
+        yield _head("You", "bold $text-accent", message.at, message.place)
         yield TextBlock(Content(sanitize(message.text)))
         for file in message.attachments:
             size = format_bytes(len(file.text.encode("utf-8", "replace")))
@@ -126,7 +135,8 @@ class MessageView(Widget):
             yield _faint("failed, not part of the conversation")
 
     def _reply_blocks(self, reply: Reply, now: float) -> Iterator[Block]:
-        yield _head(sanitize_line(reply.name), "bold $text-primary", reply)
+        name = sanitize_line(reply.name)
+        yield _head(name, "bold $text-primary", reply.at, reply.place)
         yield from self._reasoning_blocks(reply, now)
         self._document.append(reply.text[self._characters_read :])
         self._characters_read = len(reply.text)
@@ -217,17 +227,19 @@ class MessageView(Widget):
             self.toggle_reasoning()
 
 
-def _head(name: str, style: str, message: Message) -> HeadBlock:
-    number, count = message.place
-    place = f" ‹{number}/{count}›" if count > 1 else ""
+@lru_cache(maxsize=512)  # the same object: its rows need not be drawn again
+def _head(name: str, style: str, at: str, place: tuple[int, int]) -> HeadBlock:
+    number, count = place
+    siblings = f" ‹{number}/{count}›" if count > 1 else ""
     return HeadBlock(
         Content.styled(name, style),
         Content.assemble(
-            Content.styled(message.at, FAINT), Content.styled(place, "$text-accent")
+            Content.styled(at, FAINT), Content.styled(siblings, "$text-accent")
         ),
     )
 
 
+@lru_cache(maxsize=512)
 def _faint(text: str) -> TextBlock:
     return TextBlock(Content.styled(text, FAINT))
 
@@ -262,7 +274,8 @@ def _ending_blocks(reply: Reply) -> Iterator[Block]:
         yield BLANK
         yield TextBlock(
             Content.styled(
-                "· partial: interrupted here, alt+r asks again", "$text-warning"
+                "· partial: interrupted here; /continue writes on, alt+r asks again",
+                "$text-warning",
             )
         )
     if reply.problem is not None:

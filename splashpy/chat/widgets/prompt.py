@@ -19,7 +19,13 @@ from textual.widgets import TextArea
 
 from splashpy.chat.bindings import bindings
 from splashpy.chat.entries import Attachment
-from splashpy.chat.messages import Completed, PasteRefused, PromptSubmitted, QuitPressed
+from splashpy.chat.messages import (
+    Completed,
+    EndPressed,
+    PasteRefused,
+    PromptSubmitted,
+    QuitPressed,
+)
 from splashpy.chat.prompt_history import PromptHistory
 from splashpy.chat.widgets.popup import Choice, CompletionPopup
 from splashpy.sanitize import sanitize
@@ -41,6 +47,7 @@ class PromptEditor(TextArea):
         keep_prompt: called with every text that enters the history.
         popup: what could be meant, where it is shown.
         attachments: files that are sent with the message.
+        earlier: prompts that were sent or cleared.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("prompt")
@@ -55,7 +62,7 @@ class PromptEditor(TextArea):
         self.popup: CompletionPopup | None = None
         self.attachments: list[Attachment] = []
         self._pastes: dict[str, str] = {}
-        self._history = PromptHistory()
+        self.earlier = PromptHistory()
         self._previous_key_at = 0.0
         self._burst_newlines = 0
         self._held_enter: Timer | None = None
@@ -84,12 +91,12 @@ class PromptEditor(TextArea):
 
     def remember(self, text: str) -> None:
         """Add a text to the history."""
-        self._history.add(text)
+        self.earlier.add(text)
         self.keep_prompt(text)
 
     def remember_earlier(self, text: str) -> None:
         """Add a text of an earlier chat to the history."""
-        self._history.add(text)
+        self.earlier.add(text)
 
     # --- keys ---------------------------------------------------------------------
 
@@ -222,7 +229,7 @@ class PromptEditor(TextArea):
         if select or not first:
             super().action_cursor_up(select)
         else:
-            self._recall(self._history.older(self.text))
+            self._recall(self.earlier.older(self.text))
 
     def action_cursor_down(self, select: bool = False) -> None:  # noqa: FBT001, FBT002
         """Down a row; on the last row, to the prompt after."""
@@ -230,7 +237,14 @@ class PromptEditor(TextArea):
         if select or not last:
             super().action_cursor_down(select)
         else:
-            self._recall(self._history.newer())
+            self._recall(self.earlier.newer())
+
+    def action_cursor_line_end(self, select: bool = False) -> None:  # noqa: FBT001, FBT002
+        """To the end of the row; in an empty editor, of the conversation."""
+        if self.text:
+            super().action_cursor_line_end(select)
+        else:
+            self.post_message(EndPressed())
 
     def _recall(self, text: str | None) -> None:
         if text is not None:
@@ -239,4 +253,4 @@ class PromptEditor(TextArea):
 
     def on_text_area_changed(self) -> None:
         """An edit ends the walk through the history."""
-        self._history.leave()
+        self.earlier.leave()

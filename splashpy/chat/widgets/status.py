@@ -101,6 +101,9 @@ def status(session: Session, now: float, *, width: int) -> Status:
         case "stuck":
             text = "! the engine does not answer, waiting"
             return Status((Content.styled(text, _BAD),), "ctrl+r restart")
+        case "unloaded":
+            text = Content.styled("○ unloaded", FAINT)
+            return Status((text,), "the next message loads it again")
         case _:
             pass
     if reply is None:

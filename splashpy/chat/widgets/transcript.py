@@ -50,6 +50,7 @@ class Transcript(VerticalScroll):
         self._views: dict[Entry, MessageView] = {}
         self._now = 0.0
         self._hidden = 0
+        self._hidden_told = 0
         self.chosen: Message | None = None
         self._reasoning_shown = False
         self._by_origin = False
@@ -78,10 +79,16 @@ class Transcript(VerticalScroll):
         if self.following and len(entries) - self._hidden > MOST_ENTRIES:
             self._hidden = len(entries) - KEPT_ENTRIES
         self._welcome.display = not entries
-        self._earlier.display = self._hidden > 0
-        self._earlier.update(Content(f"↑ {self._hidden} earlier"))
+        self._show_hidden()
         if self._show(entries[self._hidden :]):
             self.call_after_refresh(self._count_rows)
+
+    def _show_hidden(self) -> None:
+        """Say how many entries are above; writing it again would cost a layout."""
+        if self._hidden != self._hidden_told:
+            self._hidden_told = self._hidden
+            self._earlier.display = self._hidden > 0
+            self._earlier.update(Content(f"↑ {self._hidden} earlier"))
 
     def _show(self, shown: Sequence[Entry]) -> bool:
         """Give every entry a widget that is up to date; whether anything changed."""
