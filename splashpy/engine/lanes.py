@@ -61,7 +61,7 @@ class Lanes:
 
     def takes(self, request: GenerationRequest) -> bool:
         """Whether one more may run now."""
-        held = sum(_rows(task.request) for task in self._tasks)
+        held = sum(_held(task) for task in self._tasks)
         fits = held + _rows(request) <= self._rows
         return not self._tasks or (len(self._tasks) < self._most and fits)
 
@@ -213,6 +213,12 @@ def _failed(task: Task, error: Exception) -> Failed:
     if isinstance(error, SplashError):
         return Failed(task.request.id, error)
     return Failed(task.request.id, InternalError(repr(error)), fatal=True)
+
+
+def _held(task: Task) -> int:
+    """Rows a running text has or may soon have."""
+    written = task.sequence.state.length if task.sequence else 0
+    return max(_rows(task.request), written)
 
 
 def _rows(request: GenerationRequest) -> int:

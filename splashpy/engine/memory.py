@@ -32,7 +32,7 @@ LONG_CONTEXT = 65536
 STORED_SHARE = 0.6
 """Of what is left beside the model and one full text: states of earlier requests."""
 
-_MOST_LANES = 32  # where a text takes no memory
+_MOST_LANES = 32
 _STEP = 256  # a context is a multiple of this where memory decides
 _MARGIN_BYTES, _MARGIN = 1 << 30, 0.02  # for the system and other programs
 _WORKSPACE_MOST = 3 << 30  # more was never seen beside a large target
@@ -113,16 +113,17 @@ class Plan:
 
     @property
     def lanes(self) -> int:
-        """Texts that may run at a time: one that fills its context, others shorter."""
-        needs = self.needs
-        more = needs.lane + LEAST_CONTEXT * needs.per_token(self.kv)
-        return 1 + self._spare // more if more else _MOST_LANES
+        """Texts that may run at a time, so that each could have a short context."""
+        fits = (
+            n for n in range(2, _MOST_LANES + 1) if self.rows(n) < n * LEAST_CONTEXT
+        )
+        return next(fits, _MOST_LANES + 1) - 1
 
     def rows(self, lanes: int) -> int:
         """Rows the texts of so many lanes may hold together."""
         row = self.needs.per_token(self.kv)
         spare = self._spare - (lanes - 1) * self.needs.lane
-        return self.context + max(spare, 0) // row if row else sys.maxsize
+        return self.context + spare // row if row else sys.maxsize
 
     @property
     def _spare(self) -> int:

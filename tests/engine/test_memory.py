@@ -223,3 +223,12 @@ def test_a_model_without_known_states_is_loaded_without_a_plan(
 
     monkeypatch.setattr(loading.MlxLmTarget, "state_sizes", unknown)
     assert loaded(model, 3 * GIB).plan is None
+
+
+def test_as_many_texts_run_at_a_time_as_could_each_have_some_context() -> None:
+    for size, kv in ((21.3, "bf16"), (27.0, "bf16"), (36.0, "bf16"), (21.3, "q8")):
+        plan = planned(size, kv=kv)
+        assert plan.lanes >= 4
+        assert plan.rows(plan.lanes) >= plan.lanes * LEAST_CONTEXT
+        assert plan.rows(1) >= plan.context
+    assert planned(19.8, kv="bf16").lanes == 1

@@ -111,3 +111,11 @@ def test_properties_are_what_editors_look_for(server: Running) -> None:
     assert entry["context_length"] == entry["meta"]["n_ctx"] == 4096
     assert entry["max_input_tokens"] == 4095
     assert entry["capabilities"] == ["completion", "tools", "thinking", "insert"]
+
+
+def test_status_and_metrics_say_how_many_requests_run_at_a_time(
+    server: Running,
+) -> None:
+    queue = server.get("/status").json["queue"]
+    assert (queue["lanes"], queue["running"]) == (1, 0)
+    assert b"splashpy_lanes 1" in server.get("/metrics").body
