@@ -119,7 +119,7 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             "requests that run at a time",
             "N",
             values.integer(1),
-            default="4, where memory allows",
+            default="4 if they fit",
         ),
         Option(
             "--max-queue",
@@ -154,7 +154,7 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--unload-after",
-            "free the memory after M minutes without requests",
+            "free memory after M idle minutes",
             "M|never",
             minutes_or_never,
             default="never",

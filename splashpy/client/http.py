@@ -136,7 +136,7 @@ class HttpClient(EngineClient):
         greeted = False
         while not self._closed:
             status = self._get("/status")
-            self._native = "engine" in status
+            self._native = "ready" in status
             if not greeted:
                 greeted = True
                 version, pid = str(status.get("version", "")), status.get("pid", 0)
@@ -144,7 +144,7 @@ class HttpClient(EngineClient):
             if not self._native and status.get("state") != "loading":
                 self._arrived.put(self._foreign())
                 return
-            ready = event_from_line(json.dumps(status.get("engine") or {"ev": ""}))
+            ready = event_from_line(json.dumps(status.get("ready") or {"ev": ""}))
             if isinstance(ready, Ready):
                 self._model = str(status["model"]["id"])
                 self._arrived.put(ready)

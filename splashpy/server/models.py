@@ -126,7 +126,7 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
             "block_size": facts.block_size if facts else None,
             "ctx": engine.context,
         },
-        "engine": wire.to_json(replace(facts, template="")) if facts else None,
+        "ready": wire.to_json(replace(facts, template="")) if facts else None,
         "state": "draining" if endpoint.draining else engine.state,
         "load": {
             "phase": load.phase,

@@ -248,5 +248,10 @@ def test_two_hundred_requests_that_leave_at_random_leave_nothing_behind(
     assert server.get("/ready").status == 200
     status = server.get("/status").json
     assert sum(status["requests"].values()) <= 200
-    assert status["queue"] == {"running": 0, "waiting": 0, "capacity": 300}
+    assert status["queue"] == {
+        "running": 0,
+        "waiting": 0,
+        "lanes": 1,
+        "capacity": 300,
+    }
     assert "splashpy_requests_total" in server.get("/metrics").body.decode()
