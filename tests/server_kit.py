@@ -64,7 +64,9 @@ PLAIN_TEMPLATE = (
 )
 
 
-def write_speaker(directory: Path, template: str = TEMPLATE) -> Path:
+def write_speaker(
+    directory: Path, template: str = TEMPLATE, context: int = CONTEXT
+) -> Path:
     """A model directory whose text side is complete; there are no weights in it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(
@@ -84,7 +86,7 @@ def write_speaker(directory: Path, template: str = TEMPLATE) -> Path:
     (directory / "tokenizer_config.json").write_text(
         json.dumps({"eos_token": "<|im_end|>", "chat_template": template})
     )
-    config = tiny.config(max_position_embeddings=CONTEXT)
+    config = tiny.config(max_position_embeddings=context)
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
     return directory
@@ -109,26 +111,36 @@ class Said:
 
 @dataclass(slots=True)
 class Script:
-    """Answers of the engine, in the order of requests; the last one again and again."""
+    """Answers of the engine, in the order of requests; the last one again and again.
+
+    Attributes:
+        choose: asked first; its answer to a request is out of the order.
+        context: tokens of prompt plus answer.
+    """
 
     answers: list[Said] = field(default_factory=lambda: [Said()])
     requests: list[GenerationRequest] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
     gate: threading.Event | None = None
+    choose: Callable[[GenerationRequest], Said | None] | None = None
+    context: int = CONTEXT
 
     def begin(self) -> None:
         """Forget everything."""
         self.answers = [Said()]
         self.requests, self.cancelled, self.ended = [], [], []
-        self.gate = None
+        self.gate = self.choose = None
 
     def say(self, *texts: Any, **fields: Any) -> None:
         """The next answer."""
         self.answers = [Said(texts, **fields)]
 
-    def take(self) -> Said:
+    def take(self, request: GenerationRequest) -> Said:
         """The answer to a request."""
+        chosen = self.choose and self.choose(request)
+        if chosen:
+            return chosen
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
@@ -171,7 +183,7 @@ class ScriptedEngine:
             if not isinstance(job, GenerationRequest):
                 if self._script.gate is not None:
                     self._script.gate.wait(30)
-                self._emit(_loaded())
+                self._emit(_loaded(self._script.context))
                 continue
             try:
                 self._answer(job)
@@ -180,7 +192,7 @@ class ScriptedEngine:
             self._waiting.remove(job.id)
 
     def _answer(self, request: GenerationRequest) -> None:
-        said = self._script.take()
+        said = self._script.take(request)
         prompt = len(request.token_ids)
         cached = min(said.cached, prompt - 1)
         if said.prefill is not None:
@@ -203,7 +215,7 @@ class ScriptedEngine:
         )
 
     def _speak(self, request: GenerationRequest, said: Said) -> Any:
-        cycle, left = 0, request.max_new_tokens or CONTEXT
+        cycle, left = 0, request.max_new_tokens or self._script.context
         for step in said.steps:
             if isinstance(step, SplashError):
                 raise step
@@ -242,9 +254,9 @@ class ScriptedEngine:
         )
 
 
-def _loaded() -> Loaded:
+def _loaded(context: int) -> Loaded:
     facts = SimpleNamespace(
-        context_max=CONTEXT, weight_bytes=1, kv_bytes_per_token=1, kv="bf16"
+        context_max=context, weight_bytes=1, kv_bytes_per_token=1, kv="bf16"
     )
     target: Any = SimpleNamespace(facts=facts)
     drafter: Any = SimpleNamespace(block_size=8)
