@@ -19,6 +19,7 @@ ALONE = {
     "DISABLE_ERROR_REPORTING": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 }
+SUMMARY = says("<summary>All of it in short.</summary>")
 Claude = Callable[..., str]
 
 
@@ -72,7 +73,7 @@ def test_sums_up_once_when_the_conversation_is_too_long(
     claude("-p", "first")
     claude("-c", "-p", "second")
     wire.calls.clear()
-    script.answers = [too_long, says("All of it in short."), says("The third answer.")]
+    script.answers = [too_long, SUMMARY, says("The third answer.")]
 
     told = claude("-c", "-p", "third")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import litellm  # pyright: ignore[reportMissingImports]
 
+litellm.suppress_debug_info = True
 TOO_LONG = "x" * 400_000
 
 
