@@ -68,7 +68,9 @@ PLAIN_TEMPLATE = (
 )
 
 
-def write_speaker(directory: Path, template: str = TEMPLATE) -> Path:
+def write_speaker(
+    directory: Path, template: str = TEMPLATE, context: int = CONTEXT
+) -> Path:
     """A model directory whose text side is complete; there are no weights in it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(
@@ -88,7 +90,7 @@ def write_speaker(directory: Path, template: str = TEMPLATE) -> Path:
     (directory / "tokenizer_config.json").write_text(
         json.dumps({"eos_token": "<|im_end|>", "chat_template": template})
     )
-    config = tiny.config(max_position_embeddings=CONTEXT)
+    config = tiny.config(max_position_embeddings=context)
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
     return directory
@@ -113,7 +115,12 @@ class Said:
 
 @dataclass(slots=True)
 class Script:
-    """Answers of the engine, in the order of requests; the last one again and again."""
+    """Answers of the engine, in the order of requests; the last one again and again.
+
+    Attributes:
+        choose: asked first; its answer to a request is out of the order.
+        context: tokens of prompt plus answer.
+    """
 
     answers: list[Said] = field(default_factory=lambda: [Said()])
     requests: list[GenerationRequest] = field(default_factory=list)
@@ -121,20 +128,25 @@ class Script:
     ended: list[tuple[str, str]] = field(default_factory=list)
     unanswered: set[str] = field(default_factory=set)
     gate: threading.Event | None = None
+    choose: Callable[[GenerationRequest], Said | None] | None = None
+    context: int = CONTEXT
 
     def begin(self) -> None:
         """Forget everything."""
         self.answers = [Said()]
         self.requests, self.cancelled, self.ended = [], [], []
         self.unanswered = set()
-        self.gate = None
+        self.gate = self.choose = None
 
     def say(self, *texts: Any, **fields: Any) -> None:
         """The next answer."""
         self.answers = [Said(texts, **fields)]
 
-    def take(self) -> Said:
+    def take(self, request: GenerationRequest) -> Said:
         """The answer to a request."""
+        chosen = self.choose and self.choose(request)
+        if chosen:
+            return chosen
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
@@ -178,7 +190,7 @@ class ScriptedEngine:
             if not isinstance(job, GenerationRequest):
                 if self._script.gate is not None:
                     self._script.gate.wait(PATIENCE)
-                self._emit(_loaded())
+                self._emit(_loaded(self._script.context))
                 continue
             try:
                 self._answer(job)
@@ -188,7 +200,7 @@ class ScriptedEngine:
             self._script.unanswered.discard(job.id)
 
     def _answer(self, request: GenerationRequest) -> None:
-        said = self._script.take()
+        said = self._script.take(request)
         prompt = len(request.token_ids)
         cached = min(said.cached, prompt - 1)
         if said.prefill is not None:
@@ -217,7 +229,7 @@ class ScriptedEngine:
         )
 
     def _speak(self, request: GenerationRequest, said: Said) -> Any:
-        cycle, left = 0, request.max_new_tokens or CONTEXT
+        cycle, left = 0, request.max_new_tokens or self._script.context
         for step in said.steps:
             if isinstance(step, SplashError):
                 raise step
@@ -265,9 +277,9 @@ def ranked(token_ids: tuple[int, ...], count: int) -> tuple[TokenLogprob, ...]:
     return tuple(TokenLogprob(i, -0.01 * i, top) for i in token_ids)
 
 
-def _loaded() -> Loaded:
+def _loaded(context: int) -> Loaded:
     facts = SimpleNamespace(
-        context_max=CONTEXT, weight_bytes=1, kv_bytes_per_token=1, kv="bf16"
+        context_max=context, weight_bytes=1, kv_bytes_per_token=1, kv="bf16"
     )
     target: Any = SimpleNamespace(facts=facts)
     drafter: Any = SimpleNamespace(block_size=8)

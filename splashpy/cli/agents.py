@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 
 NO_KEY = "local"  # where a client insists on some key
 _LONGEST_ANSWER = 32768
@@ -130,12 +131,29 @@ def _opencode(service: Service) -> Start:
     )
 
 
+def _pi(service: Service) -> Start:
+    # Its settings can only be replaced as a whole; an extension adds to them.
+    extension = resources.files("splashpy.cli").joinpath("pi_extension.js")
+    provider = {**_pi_provider(service), "apiKey": "$SPLASHPY_API_KEY"}
+    return Start(
+        command=(
+            *("pi", "--extension", str(extension)),
+            *("--provider", "splashpy", "--model", service.model),
+        ),
+        environment={
+            "SPLASHPY_API_KEY": service.shown_key,
+            "SPLASHPY_PI_PROVIDER": json.dumps(provider),
+        },
+    )
+
+
 AGENTS: dict[str, Agent] = {
     "claude": Agent(
         title="Claude Code", page="https://claude.com/claude-code", start=_claude
     ),
     "codex": Agent(title="Codex", page="https://github.com/openai/codex", start=_codex),
     "opencode": Agent(title="opencode", page="https://opencode.ai", start=_opencode),
+    "pi": Agent(title="pi", page="https://pi.dev", start=_pi),
 }
 """The agents ``splashpy launch`` starts, by the name of their program."""
 
@@ -162,19 +180,37 @@ def opencode_config(service: Service) -> dict[str, object]:
 
 def pi_config(service: Service) -> dict[str, object]:
     """The content of ``~/.pi/agent/models.json``."""
+    return {"providers": {"splashpy": _pi_provider(service)}}
+
+
+def _pi_provider(service: Service) -> dict[str, object]:
     model = {
         "id": service.model,
+        "name": service.model,
         "contextWindow": service.context,
         "maxTokens": service.answer,
         "reasoning": True,
+        "input": ["text"],
+        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
     }
-    provider = {
+    return {
         "baseUrl": f"{service.url}/v1",
         "api": "openai-completions",
         "apiKey": service.shown_key,
         "models": [model],
     }
-    return {"providers": {"splashpy": provider}}
+
+
+def llm_config(service: Service) -> str:
+    """The content of ``extra-openai-models.yaml``."""
+    lines = [
+        "- model_id: local",
+        f"  model_name: {json.dumps(service.model)}",
+        f"  api_base: {service.url}/v1",
+        "  supports_tools: true",
+        "  supports_schema: true",
+    ]
+    return "\n".join(lines)
 
 
 def integrations(service: Service) -> list[tuple[str, str]]:
@@ -203,11 +239,7 @@ def integrations(service: Service) -> list[tuple[str, str]]:
             f"export OPENAI_API_BASE={url}\nexport OPENAI_API_KEY={shlex.quote(key)}\n"
             f"aider --model openai/{shlex.quote(service.model)}",
         ),
-        (
-            "llm: extra-openai-models.yaml",
-            f"- model_id: local\n  model_name: {json.dumps(service.model)}\n"
-            f"  api_base: {url}\n  supports_tools: true",
-        ),
+        ("llm: extra-openai-models.yaml", llm_config(service)),
         ("llama.vim, llama.vscode", f"{service.url}/infill"),
         ("Zed, VS Code, JetBrains, Xcode: OpenAI-compatible", url),
     ]

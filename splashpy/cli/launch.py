@@ -111,7 +111,7 @@ LAUNCH = PageCommand(
         usage="AGENT [-- WORDS...]",
         summary="Start a coding agent that uses a running server.",
         examples=(
-            ("splashpy launch claude", "Claude Code; codex and opencode likewise"),
+            ("splashpy launch claude", "Claude Code; codex, opencode and pi likewise"),
             (
                 'splashpy launch codex -- exec "say hi"',
                 "words after -- are the agent's",
