@@ -26,6 +26,7 @@ from splashpy.server.outcome import (
     timings_so_far,
 )
 from splashpy.server.reading import (
+    no_gaps,
     read_progress,
     read_sampling,
     unsupported,
@@ -111,7 +112,7 @@ def _command(
     if suffix:
         facts = endpoint.engine.facts
         if facts is None or not facts.infill:
-            raise unsupported("suffix", "filling gaps with this model")
+            raise no_gaps("suffix")
         if not isinstance(prompt, str):
             raise body.wrong("prompt", "a text where there is a suffix", prompt)
         gap = Infill(prefix=prompt, suffix=suffix)

@@ -13,10 +13,10 @@ from splashpy.server.engine import new_id
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.reading import (
+    no_gaps,
     read_budget,
     read_progress,
     read_sampling,
-    unsupported,
 )
 
 
@@ -28,7 +28,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
     """
     facts = endpoint.engine.facts
     if facts is None or not facts.infill:
-        raise unsupported("suffix", "filling gaps with this model")
+        raise no_gaps("suffix")
     sampling = read_sampling(body)
     seed = body.integer("random_seed", 0, 2**64 - 1)
     if sampling.seed is None and seed is not None:

@@ -20,6 +20,7 @@ from splashpy.server.fields import Fields
 from splashpy.server.ollama_shape import OllamaShape, Text, chat_text, generate_text
 from splashpy.server.reading import (
     media,
+    no_gaps,
     read_sampling,
     unsupported,
 )
@@ -68,7 +69,7 @@ def read_generate(body: Fields, endpoint: Endpoint) -> Ask | dict[str, Any]:
     if suffix:
         facts = endpoint.engine.facts
         if facts is None or not facts.infill:
-            raise unsupported("suffix", "filling gaps with this model")
+            raise no_gaps("suffix")
         fields["infill"] = Infill(prefix=prompt, suffix=suffix)
         fields["foreground"] = True
     elif body.flag("raw"):

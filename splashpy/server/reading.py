@@ -205,6 +205,16 @@ def unsupported(param: str, what: str) -> ApiError:
     )
 
 
+def no_gaps(param: str) -> ApiError:
+    """The error for a gap where the model has no tokens to tell it from a text."""
+    return ApiError(
+        "not_supported",
+        f"{param}: this model does not fill gaps: its tokenizer has no tokens for them",
+        param=param,
+        status=400,
+    )
+
+
 def refuse_media(messages: list[Any], param: str) -> None:
     """Refuse images, audio and files: the model reads text only.
 
