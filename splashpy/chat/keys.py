@@ -59,7 +59,7 @@ ACTIONS = (
         "step_back",
         "anywhere",
         "Answers",
-        "leave editing, stop, take back what waits; twice: edit what was sent",
+        "leave editing, or stop; twice: edit what was sent",
     ),
     Action(
         "interrupt",
@@ -163,7 +163,7 @@ ACTIONS = (
         "restart_or_search",
         "anywhere",
         "Writing",
-        "search earlier prompts; first start an engine that ended",
+        "search earlier prompts; restart a dead engine",
     ),
     Action(
         "panel",

@@ -280,6 +280,7 @@ BENCH = PageCommand(
     arguments=(click.Argument(["model"], required=False, metavar="[MODEL]"),),
     options=(
         *(row.name for row in BENCH_ROWS["Measurement"]),
+        "url",
         "max_tokens",
         "temp",
         "top_k",

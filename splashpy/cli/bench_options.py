@@ -117,7 +117,6 @@ BENCH_ROWS: dict[str, tuple[Option, ...]] = {
             people,
             default="1",
         ),
-        Option("--url", "measure the OpenAI endpoint there", "URL", values.text),
         Option(
             "--cooldown",
             "seconds of rest before an answer",

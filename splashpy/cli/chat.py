@@ -361,8 +361,6 @@ CHAT = PageCommand(
         examples=(
             ("splashpy chat", "with the default model; see splashpy help models"),
             ('splashpy chat demo "Explain speculative decoding."', "ask at once"),
-            ("splashpy chat -f notes.txt", "the file is part of the first message"),
-            ("splashpy chat -c", "go on with the last conversation"),
             ("splashpy chat --url localhost:8080", "with the model of a server"),
         ),
         notes=(

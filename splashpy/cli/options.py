@@ -289,7 +289,6 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             key="resumed",
         ),
         Option("--no-save", "keep nothing of this chat on disk"),
-        Option("--url", "talk with the model of a running server", "URL", values.text),
         Option("--no-attach", "load the model even where a server has it", rare=True),
         Option("--plain", "lines instead of a screen"),
         Option("--inline", "below the prompt, not the whole terminal", rare=True),

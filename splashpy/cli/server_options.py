@@ -53,6 +53,7 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             default=str(PORT),
             variable="SPLASHPY_PORT",
         ),
+        Option("--url", "use the OpenAI endpoint there", "URL", values.text),
         Option(
             "--api-key",
             "key clients must show",
