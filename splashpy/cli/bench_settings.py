@@ -224,6 +224,7 @@ def engine_wishes(invocation: Invocation) -> dict[str, Any]:
     """Every engine option that is not as usual."""
     from splashpy.protocol import LoadOptions
 
-    usual = asdict(LoadOptions())
+    # Where prompts are kept is a place of this machine, not a wish.
+    usual = asdict(LoadOptions(cache_dir=str(invocation.paths.cached_prompts)))
     wishes = asdict(invocation.load_options())
     return {name: value for name, value in wishes.items() if value != usual[name]}

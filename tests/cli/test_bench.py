@@ -59,6 +59,7 @@ def test_json_is_one_document_with_speed_ups_and_intervals(
     assert arms["plain"]["tau"] == 1.0
     assert found["environment"]["blas"] == "reference"
     assert found["settings"]["draft"]["state"] == "active"
+    assert found["settings"]["engine"] == {"draft": pair[1]}, "as asked, no places"
     assert found["counters"]["vllm:generation_tokens"] == 64
 
 
