@@ -45,9 +45,13 @@ def watch():
     while not recording.exists() or '"ev":"done"' not in recording.read_text():
         time.sleep(0.5)
     time.sleep(2.0)
-    before = time.process_time()
+    before = others()
     time.sleep(%s)
-    idle.write_text(str(1000 * (time.process_time() - before)))
+    idle.write_text(str(1000 * (others() - before)))
+
+def others():
+    "Processor seconds of this process without those of the thread that asks."
+    return time.process_time() - time.thread_time()
 
 threading.Thread(target=watch, daemon=True).start()
 run_chat(

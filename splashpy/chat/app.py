@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from textual.app import App
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 
 from splashpy.chat.clipboard import (
     MOST_TERMINAL_BYTES,
@@ -26,6 +28,7 @@ from splashpy.chat.clipboard import (
     write_file,
 )
 from splashpy.chat.conversation import Conversation, Machine
+from splashpy.chat.driver import RestfulDriver
 from splashpy.chat.guardian import Guardian
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
@@ -75,6 +78,11 @@ class ChatApp(App[bool]):
         self.theme = self._chosen_theme()
         self.set_keymap(dict(settings.keys))
         self.title = sanitize_line(settings.title or conversation.session.model_name)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice, but one that sleeps while nothing is typed."""
+        chosen = super().get_driver_class()
+        return RestfulDriver if chosen is LinuxDriver else chosen
 
     def on_mount(self) -> None:
         """Show the conversation; leave in order when told to from outside."""

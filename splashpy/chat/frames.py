@@ -14,7 +14,9 @@ from dataclasses import dataclass
 SHORTEST_SECONDS = 0.033
 LONGEST_SECONDS = 0.25
 REMOTE_SECONDS = 0.1  # over ssh more frames would only queue up
-SHARED_SECONDS = 0.2
+SHARED_SECONDS = 0.25
+_SILENT_SECONDS = 0.25  # without a frame, after which only the time is drawn
+_SHARED_SILENT_SECONDS = 1.0
 _PART = 3.0  # a frame takes a third of a core at most
 _SHARED_PART = 40.0  # or a fortieth, where it is taken from decoding
 
@@ -33,6 +35,7 @@ class Frames:
     shared: bool = False
     unseen: bool = False
     _began_at: float = float("-inf")
+    _ticked_at: float = float("-inf")
     _cost: float = 0.0
 
     @property
@@ -48,6 +51,17 @@ class Frames:
     def wait(self, now: float) -> float:
         """Seconds until the next frame may begin; 0 or less: now."""
         return self._began_at + self.seconds - now
+
+    def tick(self, now: float) -> bool:
+        """Whether to draw the time, as nothing was drawn for too long.
+
+        It delays no frame.
+        """
+        silence = _SHARED_SILENT_SECONDS if self.shared else _SILENT_SECONDS
+        if now - max(self._began_at, self._ticked_at) < silence:
+            return False
+        self._ticked_at = now
+        return True
 
     def begin(self, now: float) -> None:
         """A frame begins."""

@@ -128,7 +128,7 @@ class ChatScreen(Screen[None]):
         self.prompt.popup = self._popup
         self._footer = self.query_one(HintFooter)
         self._pill = self.query_one("#pill", Static)
-        self._ticker = self.set_interval(_TICK_SECONDS, self._sync_status, pause=True)
+        self._ticker = self.set_interval(_TICK_SECONDS, self._tick, pause=True)
         self.watch(self.transcript, "new_rows", self._show_pill)
         self._remember_prompts()
         if self.session.settings.server:
@@ -213,6 +213,11 @@ class ChatScreen(Screen[None]):
             self._ticker.resume()
         else:
             self._ticker.pause()
+
+    def _tick(self) -> None:
+        """Time goes on while the engine says nothing."""
+        if self._frames.tick(time.perf_counter()):
+            self._sync_status()
 
     def _sync_status(self) -> None:
         self.conversation.keep()
