@@ -166,6 +166,7 @@ def test_counting_tokens_needs_no_answer(conversation: Any) -> None:
         ({"sampling": Sampling(presence_penalty=math.nan)}, "E-USAGE", "finite"),
         ({"sampling": Sampling(logit_bias=((1, math.inf),))}, "E-USAGE", "finite"),
         ({"effort": "banana"}, "E-USAGE", "banana"),
+        ({"messages": (), "prompt_ids": (5, -1, 99)}, "E-USAGE", "token id -1"),
         (
             {"sampling": Sampling(logit_bias=((99999, 1.0),))},
             "E-USAGE",
