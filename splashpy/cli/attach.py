@@ -24,14 +24,14 @@ def served(invocation: Invocation) -> list[RunningServer]:
     given = invocation.given
     if given["no_attach"] or given["replay"] or _needs_own_engine(invocation):
         return []
-    from splashpy.cli.servers import status_of
+    from splashpy.cli.servers import answers, status_of
     from splashpy.server.registry import running
 
     key = given["api_key"]
     return [
         server
         for server in running(invocation.paths.state)
-        if status_of(server, key).get("state") == "ready"
+        if answers(status_of(server, key))
     ]
 
 

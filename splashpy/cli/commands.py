@@ -42,10 +42,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "run:RUN", "one answer to stdout", "Use", "[MODEL] [PROMPT...]"
     ),
     "generate": CommandEntry("run:RUN", alias_of="run"),
-    "pull": CommandEntry("models:PULL", "fetch and build models", "Models", "MODEL..."),
+    "pull": CommandEntry("pull:PULL", "fetch and build models", "Models", "MODEL..."),
     "list": CommandEntry("models:LIST", "models on this machine", "Models"),
     "ls": CommandEntry("models:LIST", alias_of="list"),
-    "show": CommandEntry("models:SHOW", "what a model consists of", "Models", "MODEL"),
+    "show": CommandEntry("show:SHOW", "what a model consists of", "Models", "MODEL"),
     "rm": CommandEntry("models:REMOVE", "remove models", "Models", "MODEL..."),
     "pack": CommandEntry(
         "pack:PACK", "build a package; also unpack", "Models", "TARGET [DRAFT] -o DIR"

@@ -22,6 +22,7 @@ from splashpy.cli.commands import nearest
 from splashpy.cli.output import Output, Stream, document
 from splashpy.errors import (
     DiskSpaceError,
+    InputFileError,
     InternalError,
     PermissionDeniedError,
     SplashError,
@@ -30,6 +31,7 @@ from splashpy.errors import (
 
 MAX_LINES = 5
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+_UNUSABLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR)
 
 
 def lines(error: SplashError, stream: Stream) -> list[str]:
@@ -84,6 +86,10 @@ def explain(error: Exception, log: Path | None) -> SplashError:
         return DiskSpaceError(
             f"the disk of {error.filename or 'the output'} is full",
             fix=["splashpy list", "splashpy rm MODEL"],
+        )
+    if isinstance(error, OSError) and error.errno in _UNUSABLE:
+        return InputFileError(
+            f"{error.filename or 'a file'} cannot be used", why=error.strerror or ""
         )
     return _unexpected(error, log)
 

@@ -13,7 +13,7 @@ from splashpy.cli.agents import AGENTS, Service, integrations
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON, child_environment
 from splashpy.cli.page import Page, PageCommand
-from splashpy.cli.servers import status_of
+from splashpy.cli.servers import answers, status_of
 from splashpy.errors import (
     AuthorisationError,
     NoServerError,
@@ -89,13 +89,19 @@ def _service(invocation: Invocation) -> Service:
             f"no server runs{where}",
             fix=[f"splashpy serve{'' if port is None else f' --port {port}'}"],
         )
-    server = found[0]
-    status = status_of(server, key)
+    told = [(server, status_of(server, key)) for server in found]
+    ready = (item for item in told if answers(item[1]))
+    server, status = next(ready, told[0])
     if not status:
         raise AuthorisationError(
             f"the server at port {server.port} does not tell its status",
             why="it wants its key",
             fix=["SPLASHPY_API_KEY=KEY splashpy …"],
+        )
+    if not answers(status):
+        raise NoServerError(
+            f"the server at port {server.port} is {status.get('state')}",
+            fix=["splashpy ps"],
         )
     return Service(
         url=server.url,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 from splashpy.cli import update_check
 from splashpy.cli.invocation import Invocation
@@ -88,26 +89,38 @@ def _perhaps_a_prompt(
 
 
 def build(
-    invocation: Invocation, name: str, interrupts: Interrupts, *, force: bool = False
+    invocation: Invocation,
+    name: str,
+    interrupts: Interrupts,
+    *,
+    force: bool = False,
+    vision: bool = False,
 ) -> str:
     """Fetch and build a model with progress on stderr; returns its directory.
+
+    Args:
+        invocation: of the command.
+        name: as written.
+        interrupts: may ask to stop.
+        force: hash all of an installed model, and fetch again what is damaged.
+        vision: fetch its vision tower, too.
 
     Raises:
         SplashError: it cannot be had.
         KeyboardInterrupt: somebody asked to stop; a rerun goes on where this stopped.
     """
-    from splashpy.packing.pull import pull
+    from splashpy.packing.pull import pull, pull_vision
 
     progress = invocation.progress()
+    how: dict[str, Any] = {
+        "offline": invocation.offline,
+        "progress": progress.update,
+        "cancelled": lambda: interrupts.requested,
+    }
     try:
-        path = pull(
-            name,
-            invocation.paths,
-            offline=invocation.offline,
-            force=force,
-            progress=progress.update,
-            cancelled=lambda: interrupts.requested,
-        )
+        path = pull(name, invocation.paths, force=force, **how)
+        if vision:
+            pull_vision(name, **how)
     except CancelledError:
         invocation.output.note("stopped; the same command goes on from here")
         raise KeyboardInterrupt(interrupts.exit_code) from None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from splashpy.client.client import EngineClient
     from splashpy.protocol import Load, Ready
+    from splashpy.server.registry import Announcement
     from splashpy.server.settings import ServerSettings
 
 _GRACE_SECONDS = 14.0  # 10 for requests under way, the rest for the engine's end
@@ -171,7 +172,7 @@ class _Program:
         self._interrupts.before_exit(engine.kill)
         engine.start()
         answering = asyncio.ensure_future(server.run())
-        announced: Path | None = None
+        announced: Announcement | None = None
         progress = self._invocation.progress()
         try:
             while not answering.done():
@@ -191,9 +192,9 @@ class _Program:
             await answering
             await engine.close()
             if announced is not None:
-                announced.unlink(missing_ok=True)
+                announced.withdraw()
 
-    def _tell_ready(self, facts: Ready, port: int) -> Path:
+    def _tell_ready(self, facts: Ready, port: int) -> Announcement:
         """Tell a person and other commands where it answers."""
         from splashpy.cli.stats import memory_line
         from splashpy.server.registry import RunningServer, announce
@@ -209,7 +210,7 @@ class _Program:
             version=__version__,
             started=_now(),
         )
-        path = announce(self._invocation.paths.state, server)
+        announced = announce(self._invocation.paths.state, server)
         if output.json:
             fields = {
                 "url": f"{server.url}/v1",
@@ -219,7 +220,7 @@ class _Program:
                 "context": facts.context_max,
             }
             output.out.write(_one_line("serve", fields))
-            return path
+            return announced
         drafts = f"draft {facts.draft.state}"
         if facts.draft.state == "active":
             drafts += f", block {facts.block_size}"
@@ -229,7 +230,7 @@ class _Program:
             output.note(plan)
         output.note(f"Ready {server.url}/v1")
         output.note("stop with Ctrl-C")
-        return path
+        return announced
 
     def _tell_bug(self, error: Exception) -> None:
         from splashpy.cli.failure import explain, report

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import time
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +58,8 @@ def stop(invocation: Invocation) -> int:
     """
     servers = _wanted(invocation)
     for server in servers:
-        os.kill(server.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself
+            os.kill(server.pid, signal.SIGTERM)
     deadline = time.perf_counter() + _STOP_SECONDS
     for server in servers:
         _wait_gone(invocation, server, deadline)
@@ -112,6 +115,12 @@ def status_of(server: RunningServer, key: str | None) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def answers(status: Mapping[str, Any]) -> bool:
+    """Whether a server has its model, or loads it again when it is asked."""
+    states = ("ready", "unloading", "unloaded", "recovering")
+    return bool(status.get("ready")) and status.get("state") in states
 
 
 def _row(server: RunningServer, status: dict[str, Any]) -> tuple[str, ...]:

@@ -17,11 +17,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from splashpy.client.chunks import ChunkReader, body_of, failure_of
 from splashpy.client.client import EngineClient
-from splashpy.errors import AuthorisationError, NoServerError, SplashError, UsageError
+from splashpy.errors import (
+    AuthorisationError,
+    NoServerError,
+    ServerError,
+    SplashError,
+    UsageError,
+)
 from splashpy.protocol import (
     PROTO,
     Cancel,
@@ -60,12 +66,10 @@ class HttpClient(EngineClient):
     """
 
     def __init__(self, url: str, *, key: str = ""):
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{url!r} is not the address of a server")
-        self._secure, self._host = parts.scheme == "https", parts.hostname
-        self._port = parts.port
-        self._root = parts.path.rstrip("/").removesuffix("/v1")
+        address = _address(url)
+        self._secure, self._host = address.scheme == "https", address.hostname or ""
+        self._port = address.port
+        self._root = address.path.rstrip("/").removesuffix("/v1")
         self._url = url
         self._key = key
         self._model = ""
@@ -234,12 +238,22 @@ class HttpClient(EngineClient):
         except (OSError, http.client.HTTPException, ValueError) as error:
             if not self._closed:
                 self._arrived.put(self._gone(error))
+        except (AttributeError, LookupError, TypeError) as error:
+            # JSON of another form than any server's; whoever waits must learn of it.
+            self._arrived.put(self._unread(error))
 
     def _gone(self, error: Exception) -> NoServerError:
         return NoServerError(
             f"no answer from {self._url}",
             why=str(error) or type(error).__name__,
             fix=["splashpy ps", "splashpy chat --no-attach"],
+        )
+
+    def _unread(self, error: Exception) -> ServerError:
+        return ServerError(
+            f"{self._url} answers in a form splashpy cannot read",
+            why=repr(error),
+            fix=["--url names a server that speaks OpenAI's Chat Completions"],
         )
 
     def _connection(self, timeout: float | None) -> http.client.HTTPConnection:
@@ -279,6 +293,24 @@ class HttpClient(EngineClient):
     def _refused(self, request_id: str, response: http.client.HTTPResponse) -> Failure:
         error = _object(response.read()).get("error")
         return failure_of(request_id, error, response.status)
+
+
+def _address(url: str) -> SplitResult:
+    """The parts of an address, its port read.
+
+    Raises:
+        UsageError: this is no address of a server.
+    """
+    try:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        known = parts.scheme in ("http", "https") and parts.hostname
+        if known and (parts.port is None or parts.port > 0):
+            return parts
+    except ValueError:  # a port that is no number, half an IPv6 address
+        pass
+    raise UsageError(
+        f"{url!r} is not the address of a server", fix=["--url http://127.0.0.1:8000"]
+    )
 
 
 class _Answer:

@@ -93,6 +93,9 @@ class Host:
     def _fail(self, item: Command | Emitted, error: SplashError) -> None:
         """Answer what was asked, under its own id."""
         request_id = getattr(item, "id", "")
+        if not isinstance(item, Command):  # the text of an answer cannot go on
+            self._answers.pop(request_id, None)
+            self._engine.cancel(request_id)
         self._emit(failure(error, request_id))
 
     def _dispatch(self, item: Command | Emitted) -> None:  # noqa: C901 - one table

@@ -308,11 +308,12 @@ class Speech:
         return {**self.template.effort.choose(command.effort), **command.options}
 
     def _of_ids(self, token_ids: tuple[int, ...]) -> Prompt:
-        largest = max(token_ids)
-        if min(token_ids) < 0 or largest >= self.tokenizer.vocab_size:
+        vocab = self.tokenizer.vocab_size
+        wrong = next((each for each in token_ids if not 0 <= each < vocab), None)
+        if wrong is not None:
             raise UsageError(
-                f"the prompt holds the token id {largest}",
-                why=f"ids are 0 to {self.tokenizer.vocab_size - 1}",
+                f"the prompt holds the token id {wrong}",
+                why=f"ids are 0 to {vocab - 1}",
             )
         text = self.tokenizer.decode(token_ids, skip_special_tokens=False)
         return Prompt(token_ids, text)

@@ -31,6 +31,7 @@ from splashpy.models.gated_delta import DeltaRecorder, find_delta_layers
 from splashpy.models.head_rows import Head, take_rows
 from splashpy.models.quantized_lane import LaneQ8
 from splashpy.models.row_layers import use_row_kernels
+from splashpy.models.sharing import share_layers
 from splashpy.models.state import BLOCK_ROWS, TargetState
 from splashpy.models.tap import Taps
 from splashpy.models.together import SharedLayers, TextLanes
@@ -91,9 +92,6 @@ class Forward:
 
 
 _LONGER_THAN_WINDOWS = 1 << 16  # rows; only shapes are made of them
-_TRIED_LENGTHS = (3, 6)  # of two texts that share a pass, to see whether they can
-_TRIED_ROWS = 2
-_ALIKE = 0.05  # of the largest logit; rows in 16 bits may be rounded otherwise
 
 
 class Target(Protocol):
@@ -178,7 +176,7 @@ class MlxLmTarget:
         self._taps: Taps | None = None
         self._whole = False
         self._shared: SharedLayers | None = None
-        self._shares: bool | None = None
+        self._tried_sharing = False
         self.family = module_name(model)
 
     def new_state(self, capacity: int) -> TargetState:
@@ -206,15 +204,45 @@ class MlxLmTarget:
             rows = token_ids.shape[1]
             pairs = zip(states, token_ids, strict=True)
             return [self.forward(state, ids, rows=rows) for state, ids in pairs]
-        return self._pass_together(states, token_ids)
+        return self.pass_together(states, token_ids)
 
     def shares(self) -> bool:
         """See :class:`Target`."""
-        if self._shares is None:
-            self._shares = self._try_sharing(apart=False) or self._try_sharing(
-                apart=True
-            )
-        return self._shares
+        if not self._tried_sharing:
+            self._tried_sharing = True
+            self._shared = share_layers(self, self._backbone.layers)
+        return self._shared is not None
+
+    def pass_together(
+        self, states: Sequence[TargetState], token_ids: mx.array
+    ) -> list[Forward]:
+        """One pass for L rows of every text, which the layers may not take."""
+        texts, rows = token_ids.shape
+        for state in states:
+            state.begin()
+        each = zip(*(state.lanes for state in states), strict=True)
+        caches = [TextLanes(lanes) for lanes in each]
+        if self._whole:
+            logits = self._model(token_ids, cache=caches)
+        else:
+            hidden = self._backbone(token_ids, cache=caches)
+            logits = self._transform(self.head(hidden))
+        replays = self._recorder.take_each(texts) if self._recorder else [None] * texts
+        for state, ids, replay in zip(states, token_ids, replays, strict=True):
+            if rows <= BLOCK_ROWS:
+                state.finish(ids, replay)
+            else:
+                state.finish_chunk(rows)
+        features = self._taps.take_each(texts) if self._taps else [None] * texts
+        logits = logits.astype(mx.float32)
+        return [Forward(*pair) for pair in zip(logits, features, strict=True)]
+
+    def forget_pass(self) -> None:
+        """Drop what is left of a pass that failed."""
+        if self._recorder:
+            self._recorder.drop()
+        if self._taps:
+            self._taps.drop()
 
     def embed(self, token_ids: mx.array) -> mx.array:
         """See :class:`Target`."""
@@ -317,58 +345,6 @@ class MlxLmTarget:
             return f"no drafter is known for models of mlx_lm.models.{self.family}"
         return f"the head of {self.family} is not the one known" if self._whole else ""
 
-    def _pass_together(
-        self, states: Sequence[TargetState], token_ids: mx.array
-    ) -> list[Forward]:
-        texts, rows = token_ids.shape
-        for state in states:
-            state.begin()
-        each = zip(*(state.lanes for state in states), strict=True)
-        caches = [TextLanes(lanes) for lanes in each]
-        if self._whole:
-            logits = self._model(token_ids, cache=caches)
-        else:
-            hidden = self._backbone(token_ids, cache=caches)
-            logits = self._transform(self.head(hidden))
-        replays = self._recorder.take_each(texts) if self._recorder else [None] * texts
-        for state, ids, replay in zip(states, token_ids, replays, strict=True):
-            if rows <= BLOCK_ROWS:
-                state.finish(ids, replay)
-            else:
-                state.finish_chunk(rows)
-        features = self._taps.take_each(texts) if self._taps else [None] * texts
-        logits = logits.astype(mx.float32)
-        return [Forward(*pair) for pair in zip(logits, features, strict=True)]
-
-    def _try_sharing(self, *, apart: bool) -> bool:
-        """Let texts share passes, if two of different length come out as alone."""
-        self._shared = SharedLayers(self._backbone.layers, apart=apart)
-        vocab = self.facts.vocab_size
-        prompts = [mx.arange(length) * 7 % vocab for length in _TRIED_LENGTHS]
-        block = mx.arange(2 * _TRIED_ROWS).reshape(2, _TRIED_ROWS) * 11 % vocab
-        states, alone = ([self.new_state(16) for _ in prompts] for _ in range(2))
-        try:
-            for state, ids in zip([*states, *alone], prompts * 2, strict=True):
-                self.forward(state, ids, rows=0)
-            ours = [each.logits for each in self._pass_together(states, block)]
-            theirs = [
-                self.forward(state, ids, rows=_TRIED_ROWS).logits
-                for state, ids in zip(alone, block, strict=True)
-            ]
-            if _alike(mx.stack(ours), mx.stack(theirs)):
-                return True
-        except Exception:  # noqa: BLE001 - whatever a family's own code does not take
-            self._forget_pass()
-        self._shared.remove()
-        self._shared = None
-        return False
-
-    def _forget_pass(self) -> None:
-        if self._recorder:
-            self._recorder.drop()
-        if self._taps:
-            self._taps.drop()
-
     def _finish(
         self, state: TargetState, token_ids: mx.array, *, returnable: bool
     ) -> None:
@@ -388,11 +364,6 @@ class MlxLmTarget:
 
     def _no_logits(self) -> mx.array:
         return mx.zeros((0, self.facts.vocab_size))
-
-
-def _alike(ours: mx.array, theirs: mx.array) -> bool:
-    gap = mx.abs(ours - theirs).max()
-    return bool((gap <= _ALIKE * mx.abs(theirs).max()).item())
 
 
 def check_taps(target: MlxLmTarget, layer_ids: Sequence[int]) -> str:

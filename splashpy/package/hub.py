@@ -20,19 +20,17 @@ from splashpy.package import hub_cache
 from splashpy.package.disk_space import check_free
 from splashpy.package.fields import read_json
 from splashpy.package.hub_errors import mapped
-from splashpy.package.progress import (
-    Cancelled,
-    CancelledError,
-    Progress,
-    never,
-    silent,
-)
+from splashpy.package.hub_progress import Tally
+from splashpy.package.progress import Cancelled, Progress, never, silent
 from splashpy.package.repository import (
     RepositoryFacts,
     needed_files,
     only_gguf,
+    only_vision,
     refuse_without_model,
+    vision_files,
 )
+from splashpy.package.splash.vision_layout import VISION_PATH
 from splashpy.protocol import LoadProgress
 from splashpy.version import __version__
 
@@ -75,6 +73,7 @@ def repository_facts(repo: str, revision: str | None = None) -> RepositoryFacts:
         base_model=base if isinstance(base, str) else "",
         gated=bool(info.gated),
         gguf=tuple(sorted(f for f in sizes.items() if f[0].endswith(".gguf"))),
+        vision=tuple((name, sizes[name]) for name in vision_files(sizes)),
     )
 
 
@@ -205,6 +204,53 @@ def gguf_file(
     return _download(facts, revision, cache, progress, cancelled)
 
 
+def vision_tower(
+    repo: str,
+    revision: str | None,
+    *,
+    offline: bool,
+    progress: Progress,
+    cancelled: Cancelled,
+) -> Path:
+    """Download the vision tower of a Splash package beside its other files.
+
+    Args:
+        repo: ``OWNER/REPO``.
+        revision: branch, tag or commit; None is the default branch.
+        offline: use the cache only.
+        progress: as for ``snapshot``.
+        cancelled: likewise.
+
+    Returns:
+        The directory of the package.
+
+    Raises:
+        UsageError: the repository has none in a file of its own.
+        SplashError: as ``snapshot``.
+    """
+    cache = cache_directory()
+    if offline:
+        return _from_cache(cache, repo, revision, VISION_PATH)
+    facts = only_vision(repository_facts(repo, revision))
+    return _download(facts, revision, cache, progress, cancelled)
+
+
+def missing_bytes(facts: RepositoryFacts, cache: Path | None = None) -> int:
+    """Bytes of the wanted files of a repository that are not in the cache.
+
+    Args:
+        facts: name the files.
+        cache: cache directory; None is the person's own.
+    """
+    cache = cache or cache_directory()
+    held = hub_cache.find_snapshot(cache, facts.repo, facts.commit)
+    return sum(
+        size
+        for path, size in facts.files
+        if held is None or not (held.path / path).is_file()
+    )
+
+
 def delete_revision(
     cache: Path, commit: str, *, dry_run: bool
 ) -> tuple[int, tuple[tuple[Path, int], ...]]:
@@ -231,8 +277,8 @@ def _download(
     progress: Progress,
     cancelled: Cancelled,
 ) -> Path:
-    _check_disk(facts, cache)
-    tally = _Tally(facts.size_bytes, facts.repo, progress, cancelled)
+    check_free(facts.repo, (cache, missing_bytes(facts, cache)))
+    tally = Tally(facts.size_bytes, facts.repo, progress, cancelled)
     with mapped(_asked(facts.repo, revision)):
         path = _hub().snapshot_download(
             facts.repo,
@@ -244,62 +290,6 @@ def _download(
             tqdm_class=tally.bar_class(),
         )
     return Path(path)
-
-
-class _Tally:
-    """Turns huggingface_hub's progress bars into one count of bytes.
-
-    It draws several bars over the same bytes (received, written); the furthest one is
-    reported. A bar is also the place where a wish to stop can be raised.
-    """
-
-    def __init__(self, total: int, item: str, progress: Progress, cancelled: Cancelled):
-        self._total = total
-        self._item = item
-        self._progress = progress
-        self._cancelled = cancelled
-        self._furthest = 0
-
-    def advance(self, count: int) -> None:
-        """A bar that counts bytes has reached ``count``."""
-        if self._cancelled():
-            raise CancelledError
-        self._furthest = min(max(self._furthest, count), self._total)
-        self._progress(
-            LoadProgress(
-                phase="download",
-                done=self._furthest,
-                total=self._total,
-                unit="bytes",
-                item=self._item,
-            )
-        )
-
-    def bar_class(self) -> type:
-        """A class with as much of tqdm's interface as huggingface_hub uses."""
-        tally = self
-
-        class Bar:
-            def __init__(self, *_: Any, **options: Any):
-                self.counts_bytes = options.get("unit") == "B"
-                self.total = options.get("total")
-                self.n = options.get("initial", 0)
-                self.format_dict: dict[str, Any] = {"rate": None}
-
-            def update(self, count: float | None = 1) -> None:
-                self.n += int(count or 0)
-                tally.advance(self.n if self.counts_bytes else 0)
-
-            def __enter__(self) -> Bar:
-                return self
-
-            def __exit__(self, *_: object) -> None:
-                pass
-
-            def __getattr__(self, _: str) -> Any:
-                return lambda *_, **__: None  # every way to draw: nothing is drawn
-
-        return Bar
 
 
 def _hub() -> ModuleType:
@@ -331,12 +321,6 @@ def _from_cache(cache: Path, repo: str, revision: str | None, file: str = "") ->
             fix=[f"splashpy pull {asked}", "splashpy list"],
         )
     return found.path
-
-
-def _check_disk(facts: RepositoryFacts, cache: Path) -> None:
-    held = hub_cache.find_snapshot(cache, facts.repo, facts.commit)
-    missing = facts.size_bytes - (_size(held.path) if held else 0)
-    check_free(facts.repo, (cache, max(0, missing)))
 
 
 def _size(path: Path) -> int:

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from splashpy.errors import ModelKindError, ModelUnknownError
+from splashpy.errors import ModelKindError, ModelUnknownError, UsageError
 from splashpy.package.manifest import FILE_NAME
 from splashpy.package.names import how_to_pack
 from splashpy.package.splash.manifest import FILE_NAME as SPLASH_FILE_NAME
+from splashpy.package.splash.vision_layout import VISION_PATH
 
 _NEEDED_SUFFIXES = frozenset((".json", ".safetensors", ".jinja", ".txt", ".tiktoken"))
 _TEXTS = ("LICENSE", "NOTICE", "README.md")
@@ -35,6 +36,8 @@ class RepositoryFacts:
             first of several, empty without one.
         gated: access must be asked for.
         gguf: (path, bytes) of its GGUF files, of which only a chosen one is fetched.
+        vision: (path, bytes) of the vision tower of a Splash package, which is fetched
+            only when it is asked for.
     """
 
     repo: str
@@ -44,6 +47,7 @@ class RepositoryFacts:
     base_model: str = ""
     gated: bool = False
     gguf: tuple[tuple[str, int], ...] = ()
+    vision: tuple[tuple[str, int], ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -83,6 +87,27 @@ def only_gguf(facts: RepositoryFacts, file: str) -> RepositoryFacts:
         )
     texts = [item for item in facts.files if item[0].startswith(_TEXTS)]
     return replace(facts, files=(*texts, (file, sizes[file])))
+
+
+def vision_files(names: Iterable[str]) -> list[str]:
+    """The files of a repository that hold the vision tower of a Splash package."""
+    names = set(names)
+    return [VISION_PATH] if _holds_splash(names) and VISION_PATH in names else []
+
+
+def only_vision(facts: RepositoryFacts) -> RepositoryFacts:
+    """The facts of the vision tower alone.
+
+    Raises:
+        UsageError: there is none, or none in a file of its own.
+    """
+    if facts.vision:
+        return replace(facts, files=facts.vision)
+    raise UsageError(
+        f"{facts.repo} has no vision tower to fetch",
+        why=f"only a Splash package keeps one apart, in {VISION_PATH}",
+        fix=["leave --vision out"],
+    )
 
 
 def refuse_without_model(facts: RepositoryFacts) -> None:

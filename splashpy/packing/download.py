@@ -38,7 +38,7 @@ def download(
     held = hub_cache.find_snapshot(hub.cache_directory(), name.repo, name.revision)
     before = held.path if held and _opens(held.path) else None
     if force and held:
-        _drop(hub_cache.damaged_blobs(held.path, progress, cancelled))
+        drop(hub_cache.damaged_blobs(held.path, progress, cancelled))
     if not offline:
         _refuse_unsupported(name)
     path = hub.snapshot(
@@ -73,7 +73,7 @@ def _refuse_unsupported(name: ModelName) -> None:
 def _check_content(path: Path, progress: Progress, cancelled: Cancelled) -> None:
     """Hash what the cache has digests for, and all of a native package."""
     if damaged := hub_cache.damaged_blobs(path, progress, cancelled):
-        _drop(damaged)
+        drop(damaged)
         raise IntegrityError(
             f"{damaged[0]}: its SHA-256 differs from what the Hub announced",
             why="the damaged file was deleted",
@@ -91,7 +91,8 @@ def _check_content(path: Path, progress: Progress, cancelled: Cancelled) -> None
         )
 
 
-def _drop(files: list[Path]) -> None:
+def drop(files: list[Path]) -> None:
+    """Delete files of the cache and what they link to."""
     for file in files:
         file.resolve().unlink(missing_ok=True)
         file.unlink(missing_ok=True)

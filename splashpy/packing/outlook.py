@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from splashpy.errors import PackageError
-from splashpy.package import hub, hub_cache
+from splashpy.package import hub
 from splashpy.package.fields import read_json
 from splashpy.package.library import Library
 from splashpy.package.repository import RepositoryFacts, only_gguf
@@ -108,7 +108,8 @@ def of_repository(facts: RepositoryFacts) -> Outlook:
     def read(name: str) -> dict[str, Any]:
         return hub.configuration(facts.repo, facts.commit, name)
 
-    return _of_files(facts.files, read, facts.base_model, missing_bytes(facts))
+    missing = hub.missing_bytes(facts)
+    return _of_files(facts.files, read, facts.base_model, missing)
 
 
 def of_directory(path: Path) -> Outlook:
@@ -127,16 +128,6 @@ def of_directory(path: Path) -> Outlook:
     ]
     base_model = card_fields(path / "README.md").get("base_model", "")
     return _of_files(files, lambda name: read_json(path / name), base_model, 0)
-
-
-def missing_bytes(facts: RepositoryFacts) -> int:
-    """Bytes of the files of a repository that are not in the cache."""
-    held = hub_cache.find_snapshot(hub.cache_directory(), facts.repo, facts.commit)
-    return sum(
-        size
-        for path, size in facts.files
-        if held is None or not (held.path / path).is_file()
-    )
 
 
 def _of_files(

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splashpy.errors import PackageError, UsageError
+from splashpy.errors import IntegrityError, PackageError, UsageError
 from splashpy.package import hub, names
 from splashpy.package.disk_space import free_bytes
 from splashpy.package.integrity import check_files
@@ -15,9 +15,11 @@ from splashpy.package.manifest import Manifest
 from splashpy.package.model_directory import ModelDirectory, refuse_gguf
 from splashpy.package.progress import Cancelled, Progress, never, silent
 from splashpy.package.published_drafters import PublishedDrafter, drafters_for
-from splashpy.package.repository import refuse_without_model
+from splashpy.package.repository import only_vision, refuse_without_model
+from splashpy.package.splash.package import SplashPackage
+from splashpy.package.splash.vision_layout import VISION_PATH
 from splashpy.packing.build import build, is_current, needed_bytes
-from splashpy.packing.download import download
+from splashpy.packing.download import download, drop
 from splashpy.packing.fetch import Supply
 from splashpy.packing.memory_verdict import (
     MemoryVerdict,
@@ -62,16 +64,28 @@ class PullPlan:
     drafters: tuple[PublishedDrafter, ...] = ()
 
 
-def plan(name: str, paths: Paths, *, offline: bool = False) -> PullPlan:
+def plan(
+    name: str, paths: Paths, *, offline: bool = False, vision: bool = False
+) -> PullPlan:
     """Say what ``pull`` would do; asks the Hub for sizes unless ``offline``.
 
+    Args:
+        name: as for ``pull``.
+        paths: where packages go.
+        offline: ask nobody.
+        vision: with what ``pull_vision`` would do.
+
     Raises:
-        The errors of ``pull``.
+        The errors of ``pull`` and ``pull_vision``.
     """
     wish = _resolve(name)
     if isinstance(wish, Recipe):
+        if vision:
+            raise _no_vision(name)
         return _plan_build(name, wish, paths)
-    return _plan_download(name, wish, offline=offline)
+    if offline:
+        return _plan_offline(name, wish)
+    return _plan_download(name, wish, vision=vision)
 
 
 def pull(
@@ -117,6 +131,56 @@ def pull(
         return destination
     return download(
         wish, offline=offline, force=force, progress=progress, cancelled=cancelled
+    )
+
+
+def pull_vision(
+    name: str,
+    *,
+    offline: bool = False,
+    progress: Progress = silent,
+    cancelled: Cancelled = never,
+) -> Path:
+    """Download the vision tower of a Splash package that was pulled.
+
+    No text needs it: it is for ``splashpy pack --format splash``.
+
+    Args:
+        name: as for ``pull``.
+        offline: use only what is on this computer.
+        progress: phases ``resolve``, ``download`` and ``verify``.
+        cancelled: polled between chunks.
+
+    Returns:
+        The directory of the package.
+
+    Raises:
+        UsageError: this model has none in a file of its own.
+        IntegrityError: it differs from the package's digest, and was deleted.
+        SplashError: as ``pull``.
+    """
+    wish = _resolve(name)
+    if isinstance(wish, Recipe):
+        raise _no_vision(name)
+    path = hub.vision_tower(
+        wish.repo,
+        wish.revision,
+        offline=offline,
+        progress=progress,
+        cancelled=cancelled,
+    )
+    try:
+        SplashPackage.open(path).check_vision(progress, cancelled)
+    except IntegrityError:
+        drop([path / VISION_PATH])
+        raise
+    return path
+
+
+def _no_vision(name: str) -> UsageError:
+    return UsageError(
+        f"{name} is built here and has no vision tower",
+        fix=[f"splashpy pull {name}"],
     )
 
 
@@ -172,23 +236,27 @@ def _plan_build(name: str, recipe: Recipe, paths: Paths) -> PullPlan:
     )
 
 
-def _plan_download(name: str, wish: names.ModelName, *, offline: bool) -> PullPlan:
+def _plan_offline(name: str, wish: names.ModelName) -> PullPlan:
+    path = hub.snapshot(wish.repo, wish.revision, offline=True)
+    ModelDirectory.open(path)
+    return PullPlan(
+        name=name,
+        installed=True,
+        revision=path.name,
+        download_bytes=0,
+        needed_bytes=0,
+        free_bytes=free_bytes(hub.cache_directory()),
+        licenses=(),
+        destination=path,
+    )
+
+
+def _plan_download(name: str, wish: names.ModelName, *, vision: bool) -> PullPlan:
     cache = hub.cache_directory()
-    if offline:
-        path = hub.snapshot(wish.repo, wish.revision, offline=True)
-        ModelDirectory.open(path)
-        return PullPlan(
-            name=name,
-            installed=True,
-            revision=path.name,
-            download_bytes=0,
-            needed_bytes=0,
-            free_bytes=free_bytes(cache),
-            licenses=(),
-            destination=path,
-        )
     facts = hub.repository_facts(wish.repo, wish.revision)
     refuse_without_model(facts)
+    if vision:
+        facts = replace(facts, files=(*facts.files, *only_vision(facts).files))
     outlook = of_repository(facts)
     folder = f"models--{wish.repo.replace('/', '--')}"
     return PullPlan(

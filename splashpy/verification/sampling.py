@@ -150,7 +150,8 @@ def row_histories(
         [K + 1, W] int32.
     """
     rows = drafts.shape[0] + 1
-    width = len(known) + rows if window is None else window
+    width = len(known) + rows
+    width = width if window is None else min(window, width)
     before = list(known[-(width - 1) :]) if width > 1 else []
     padding = [vocab] * (width - 1 - len(before))
     tokens = mx.concatenate(

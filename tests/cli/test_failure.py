@@ -107,6 +107,7 @@ def test_every_page_belongs_to_an_error() -> None:
         (errno.EROFS, "E-PERM"),
         (errno.ENOTDIR, "E-PERM"),
         (errno.ENOSPC, "E-DISK"),
+        (errno.ENAMETOOLONG, "E-FILE"),
         (errno.EIO, "E-INTERNAL"),
     ],
 )

@@ -117,6 +117,30 @@ def test_list_json_has_every_fact(start: Start, downloaded: Path) -> None:
     assert model["installed"] is True
 
 
+def test_show_tells_a_temperature_of_zero(
+    call: Call, model: Path, tmp_path: Path
+) -> None:
+    greedy = shutil.copytree(model, tmp_path / "greedy")
+    (greedy / "generation_config.json").write_text('{"temperature": 0.0}')
+
+    defaults = call("show", str(greedy), "--json").json["sampling_defaults"]
+
+    assert defaults == {"temperature": 0.0}
+
+
+@pytest.mark.e2e
+def test_rm_looks_at_every_name_before_it_deletes(
+    start: Start, downloaded: Path
+) -> None:
+    code, _, err = finish(start("rm", NAME, "tiny/lama", "--yes"))
+
+    assert code == 3
+    assert "tiny/lama" in err
+    assert downloaded.exists()
+    assert finish(start("rm", NAME, NAME, "--yes"))[0] == 0
+    assert not downloaded.exists()
+
+
 @pytest.mark.e2e
 def test_rm_asks_and_no_answer_means_no(start: Start, downloaded: Path) -> None:
     code, _, err = finish(start("rm", NAME))

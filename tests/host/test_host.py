@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from splashpy.dialogue.turn import Turn, TurnDelta
 from splashpy.protocol import (
     Accepted,
     Cancel,
@@ -166,6 +167,7 @@ def test_counting_tokens_needs_no_answer(conversation: Any) -> None:
         ({"sampling": Sampling(presence_penalty=math.nan)}, "E-USAGE", "finite"),
         ({"sampling": Sampling(logit_bias=((1, math.inf),))}, "E-USAGE", "finite"),
         ({"effort": "banana"}, "E-USAGE", "banana"),
+        ({"messages": (), "prompt_ids": (5, -1, 99)}, "E-USAGE", "token id -1"),
         (
             {"sampling": Sampling(logit_bias=((99999, 1.0),))},
             "E-USAGE",
@@ -237,6 +239,25 @@ def test_pings_are_answered_while_the_target_computes(endless: Any) -> None:
     seen = conversation.until(Pong)
     assert seen[-1].n == 7
     assert not any(isinstance(event, Done) for event in seen)
+
+
+def test_an_answer_whose_text_breaks_ends_once_and_alone(
+    endless: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Turn.feed
+
+    def break_down(self: Turn, *cycle: Any) -> TurnDelta:
+        monkeypatch.setattr(Turn, "feed", whole)
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(Turn, "feed", break_down)
+    going_on = Sampling(ignore_eos=True)
+    seen = endless.ask(id="x", prompt="hello", sampling=going_on, max_tokens=None)
+    after = endless.ask(id="y", prompt="hello", max_tokens=3)
+
+    assert (seen[-1].id, seen[-1].code) == ("x", "E-INTERNAL")
+    assert isinstance(after[-1], Done)
+    assert not [event for event in after if event.id == "x"]
 
 
 def test_unloading_frees_the_model(conversation: Any) -> None:

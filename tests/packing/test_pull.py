@@ -26,7 +26,7 @@ from splashpy.package.manifest import Manifest
 from splashpy.package.splash.formats import FORMATS
 from splashpy.packing import pull as pull_module
 from splashpy.packing.gguf import read_gguf
-from splashpy.packing.pull import plan, pull
+from splashpy.packing.pull import plan, pull, pull_vision
 from splashpy.packing.recipe import HubSource, Recipe
 from splashpy.packing.target_files import write_target
 from splashpy.paths import Paths
@@ -247,18 +247,31 @@ def test_what_cannot_run_is_refused_before_its_weights_come(
     assert not any("safetensors" in path for _, path, _ in server.requests)
 
 
-def test_a_splash_package_is_downloaded_hashed_and_found_by_its_short_name(
-    server: HubServer, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    splash = write_tiny_splash(tmp_path / "package", "splash-packed-q4")
-    monkeypatch.setitem(FORMATS, splash.row.name, splash.row)
+@pytest.fixture
+def splash(
+    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Repository:
+    """A tiny Splash package on the Hub, by the name a short name stands for."""
+    package = write_tiny_splash(tmp_path / "package", "splash-packed-q4")
+    monkeypatch.setitem(FORMATS, package.row.name, package.row)
     files = {
-        path.relative_to(splash.path).as_posix(): path.read_bytes()
-        for path in splash.path.rglob("*")
+        path.relative_to(package.path).as_posix(): path.read_bytes()
+        for path in package.path.rglob("*")
         if path.is_file()
     }
     server.repositories["incoai/Qwen3.8-27B-Splash"] = Repository(files)
+    return server.repositories["incoai/Qwen3.8-27B-Splash"]
 
+
+def damage(repository: Repository, name: str) -> None:
+    content = bytearray(repository.files[name])
+    content[20000] ^= 1
+    repository.files[name] = bytes(content)
+
+
+def test_a_splash_package_is_downloaded_hashed_and_found_by_its_short_name(
+    splash: Repository, paths: Paths
+) -> None:
     path = pull("qwen3.8-27b", paths)
 
     found = Library(paths).find("qwen3.8-27b")
@@ -267,22 +280,53 @@ def test_a_splash_package_is_downloaded_hashed_and_found_by_its_short_name(
 
 
 def test_a_splash_package_with_a_wrong_file_is_refused(
-    server: HubServer, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    splash: Repository, paths: Paths
 ) -> None:
-    splash = write_tiny_splash(tmp_path / "package", "splash-packed-q4")
-    monkeypatch.setitem(FORMATS, splash.row.name, splash.row)
-    files = {
-        path.relative_to(splash.path).as_posix(): path.read_bytes()
-        for path in splash.path.rglob("*")
-        if path.is_file()
-    }
-    damaged = bytearray(files["target/layer-1.bin"])
-    damaged[20000] ^= 1
-    files["target/layer-1.bin"] = bytes(damaged)
-    server.repositories["owner/splash"] = Repository(files)
+    damage(splash, "target/layer-1.bin")
 
     with pytest.raises(IntegrityError, match=r"target/layer-1\.bin"):
-        pull("owner/splash", paths)
+        pull("qwen3.8-27b", paths)
+
+
+def test_the_vision_tower_comes_when_it_is_asked_for(
+    splash: Repository, server: HubServer, paths: Paths
+) -> None:
+    path = pull("qwen3.8-27b", paths)
+    with pytest.raises(OfflineError, match=r"vision/model\.bin"):
+        pull_vision("qwen3.8-27b", offline=True)
+    planned = plan("qwen3.8-27b", paths, vision=True)
+    server.requests.clear()
+
+    assert pull_vision("qwen3.8-27b") == path
+    tower = path / "vision" / "model.bin"
+    assert tower.read_bytes() == splash.files["vision/model.bin"]
+    # What is held of the package does not count as held of the tower.
+    assert planned.download_bytes == planned.needed_bytes == tower.stat().st_size
+    assert not any("/target/" in name for _, name, _ in server.requests)
+    assert pull_vision("qwen3.8-27b", offline=True) == path
+    assert plan("qwen3.8-27b", paths, vision=True).installed
+
+
+def test_a_wrong_vision_tower_is_refused_and_deleted(
+    splash: Repository, paths: Paths
+) -> None:
+    path = pull("qwen3.8-27b", paths)
+    damage(splash, "vision/model.bin")
+
+    with pytest.raises(IntegrityError, match=r"vision/model\.bin"):
+        pull_vision("qwen3.8-27b")
+
+    assert not (path / "vision" / "model.bin").exists()
+    assert Library(paths).find("qwen3.8-27b").kind == "splash"
+
+
+def test_a_model_without_a_tower_of_its_own_says_so(
+    repository: Repository, recipe: Recipe, paths: Paths
+) -> None:
+    for name in ("owner/tiny", "tiny"):
+        for ask in (plan, lambda name, _, **__: pull_vision(name)):
+            with pytest.raises(UsageError, match="no vision tower"):
+                ask(name, paths, vision=True)
 
 
 @LOCAL

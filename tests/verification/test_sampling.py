@@ -174,6 +174,12 @@ def test_every_row_looks_back_on_its_own_prefix(
         assert [token for token in row if token != 10] == expected
 
 
+def test_a_window_longer_than_the_text_takes_no_more_than_the_text() -> None:
+    drafts = mx.array([4, 5], dtype=mx.int32)
+    rows = row_histories([1, 2], mx.array(3), drafts, 10**12, 10)
+    assert mx.array_equal(rows, row_histories([1, 2], mx.array(3), drafts, None, 10))
+
+
 def test_draws_follow_the_distribution() -> None:
     logits = mx.log(mx.array([[0.5, 0.3, 0.15, 0.05]]))
     scores = score(logits, SamplingParams(temperature=1.0))

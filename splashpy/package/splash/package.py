@@ -87,6 +87,20 @@ class SplashPackage:
             cancelled=cancelled,
         )
 
+    def check_vision(
+        self, progress: Progress = silent, cancelled: Cancelled = never
+    ) -> None:
+        """Hash the file of the vision tower.
+
+        Raises:
+            IntegrityError: it differs.
+            CancelledError: ``cancelled`` said yes.
+        """
+        entries = [each for each in self.manifest.files if each.path == VISION_PATH]
+        check_entries(
+            self.path, entries, full=True, progress=progress, cancelled=cancelled
+        )
+
     def target_config(self) -> dict[str, Any]:
         """config.json for mlx-lm: the model's own, and how its weights are packed."""
         row = self.manifest.row
