@@ -176,6 +176,9 @@ class ScriptedEngine:
             self._emit(Waiting(request.id, position))
         self._jobs.put(request)
 
+    def overdue(self) -> str:
+        return ""
+
     def cancel(self, request_id: str) -> None:
         self._script.cancelled.append(request_id)
         self._cancelled.add(request_id)
