@@ -93,7 +93,7 @@ class Engine:
         self._running = UnderWay(self.send, self._one_left)
         self._questions = Questions(self.send)
         self._settled = asyncio.Event()
-        self._loaded = self._wanted = False
+        self._loaded = self._wanted = self._safe_mode = False
         self._waiting = 0
         self._next_start: asyncio.TimerHandle | None = None
         self._rest_ends: asyncio.TimerHandle | None = None
@@ -125,6 +125,11 @@ class Engine:
     def replayed(self) -> int:
         """Requests that began anew at another engine."""
         return self._running.replayed
+
+    @property
+    def safe_mode(self) -> bool:
+        """Whether it does without kernels, since it died with them."""
+        return self._safe_mode
 
     def start(self) -> None:
         """Begin to load; returns at once."""
@@ -347,6 +352,7 @@ class Engine:
         if self.restarts.early and self._uses_kernels:
             options = replace(self._load.options, kernels=False)
             self._load = replace(self._load, options=options)
+            self._safe_mode = True
             self._warn(SAFE_MODE)
         self._enter("recovering")
         when = f"in {wait:.0f} s" if wait else "at once"

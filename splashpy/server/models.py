@@ -196,6 +196,7 @@ def _engine(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "pid": engine.vitals.pid or None,
         "restarts": engine.restarts.count,
+        "safe_mode": engine.safe_mode,
         "replayed_requests": engine.replayed,
         "unload_after_s": engine.idle_seconds,
         "unloads": engine.unloads,
