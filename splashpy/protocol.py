@@ -39,6 +39,11 @@ KvWish = Literal["auto", "bf16", "q8"]
 Pressure = Literal["normal", "warn", "critical"]
 """How short of memory the computer is."""
 
+Phase = Literal["waiting_prefix", "prefill", "decode", "suspended", "restoring"]
+"""What a request that was let in does: it waits until another has read what both begin
+with, reads its prompt, writes, is set aside for want of memory, or reads again what it
+had read before that."""
+
 ToolChoice = Literal["auto", "none", "required"]
 """Whether a request may, must not or must be answered by a tool call."""
 
@@ -111,6 +116,7 @@ class LoadOptions:
         kv: how full attention keeps keys and values.
         max_memory: bytes for everything; None: what the machine gives.
         max_concurrent: requests that run at a time, where memory allows so many.
+        kernels: compute with kernels of our own where they win.
     """
 
     draft: str | None = None
@@ -126,6 +132,7 @@ class LoadOptions:
     kv: KvWish = "auto"
     max_memory: int | None = None
     max_concurrent: int = 4
+    kernels: bool = True
 
 
 # --- commands -------------------------------------------------------------------
@@ -355,7 +362,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineHello:
-    """The host is there."""
+    """The host is there; ``kernels``: it may compute with kernels of its own."""
 
     ev: ClassVar[str] = "hello"
     proto: int
@@ -363,6 +370,7 @@ class EngineHello:
     pid: int
     mlx: str = ""
     device: Device = Device()
+    kernels: bool = False
 
 
 LoadPhase = Literal[
@@ -655,6 +663,41 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """How many requests do what; ``queued`` ones are not let in yet."""
+
+    ev: ClassVar[str] = "phases"
+    queued: int = 0
+    waiting_prefix: int = 0
+    prefill: int = 0
+    decode: int = 0
+    suspended: int = 0
+    restoring: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shed:
+    """Memory was short, and something was given up.
+
+    Attributes:
+        level: how short of memory the computer was; ``normal``: what the plan allows
+            was used up.
+        action: ``states`` of earlier requests were dropped, or a running text was
+            set aside, whose request is ``id``.
+        held: bytes it took.
+        id: of the request; empty for states.
+        tokens: of its text.
+    """
+
+    ev: ClassVar[str] = "shed"
+    level: Pressure
+    action: Literal["states", "suspend"]
+    held: int
+    id: str = ""
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A request (``id``) or the engine (``fatal``) failed; codes as in errors.py.
 
@@ -699,10 +742,11 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pong:
-    """Answer to ``Ping``."""
+    """Answer to ``Ping``; ``stuck`` says why the engine will never answer again."""
 
     ev: ClassVar[str] = "pong"
     n: int = 0
+    stuck: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -725,6 +769,8 @@ Event = (
     | ToolDelta
     | Done
     | Memory
+    | Phases
+    | Shed
     | Failure
     | Counted
     | Tokens

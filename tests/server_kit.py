@@ -119,6 +119,7 @@ class Script:
 
     Attributes:
         choose: asked first; its answer to a request is out of the order.
+        overdue: why an engine hangs, asked with every sign of life.
         context: tokens of prompt plus answer.
     """
 
@@ -128,6 +129,7 @@ class Script:
     ended: list[tuple[str, str]] = field(default_factory=list)
     unanswered: set[str] = field(default_factory=set)
     gate: threading.Event | None = None
+    overdue: Callable[[], str] = str
     choose: Callable[[GenerationRequest], Said | None] | None = None
     context: int = CONTEXT
 
@@ -137,6 +139,7 @@ class Script:
         self.requests, self.cancelled, self.ended = [], [], []
         self.unanswered = set()
         self.gate = self.choose = None
+        self.overdue = str
 
     def say(self, *texts: Any, **fields: Any) -> None:
         """The next answer."""
@@ -175,6 +178,9 @@ class ScriptedEngine:
         if position:
             self._emit(Waiting(request.id, position))
         self._jobs.put(request)
+
+    def overdue(self) -> str:
+        return self._script.overdue()
 
     def cancel(self, request_id: str) -> None:
         self._script.cancelled.append(request_id)

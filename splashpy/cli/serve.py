@@ -182,7 +182,7 @@ class _Program:
                 if engine.failed.done():
                     engine.failed.result()
                 if announced is None and engine.state == "loading":
-                    progress.update(engine.progress)
+                    progress.update(engine.vitals.progress)
                 if announced is None and engine.facts is not None:
                     progress.close()
                     announced = self._tell_ready(engine.facts, server.port)

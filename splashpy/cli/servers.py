@@ -140,10 +140,12 @@ def _row(server: RunningServer, status: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _lanes(queue: dict[str, Any]) -> str:
-    """Requests that run, of those that may at a time."""
+    """Requests that run, of those that may at a time, and those set aside."""
     if "lanes" not in queue:
         return "-"
-    return f"{queue.get('running', 0)}/{queue['lanes']}"
+    aside = queue.get("phases", {}).get("suspended", 0)
+    running = max(queue.get("running", 0) - aside, 0)
+    return f"{running}/{queue['lanes']}" + f" +{aside} suspended" * (aside > 0)
 
 
 def _duration(seconds: float) -> str:

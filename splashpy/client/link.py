@@ -3,8 +3,9 @@
 
 The reader connects, asks for the model, and collects what arrives; the interface is
 woken once per batch and takes everything there is. It also watches: an engine that
-shows no sign of life for some seconds is reported as stuck. The writer hands commands
-over, because an engine that does not read makes whoever writes to it wait.
+shows no sign of life for some seconds, or says of itself that its model will not come
+back, is reported as stuck. The writer hands commands over, because an engine that does
+not read makes whoever writes to it wait.
 """
 
 from __future__ import annotations
@@ -120,19 +121,14 @@ class EngineLink:
         while not self._closing.is_set():
             event = client.receive(PING_SECONDS)
             now = time.perf_counter()
-            if event is not None and (not isinstance(event, Pong) or watch.stuck):
+            if event is not None and watch.tells(event):
                 self._put(event)
             if event is not None:
                 watch.heard(event, now)
             if watch.ping_due(now):
                 self._outgoing.put(Ping())
-            if watch.fell_silent(now):
-                self._put(
-                    EngineStuckError(
-                        "the engine does not answer",
-                        why=f"no sign of life for {self._stuck_seconds:.0f} seconds",
-                    )
-                )
+            if why := watch.fell_silent(now):
+                self._put(EngineStuckError("the engine does not answer", why=why))
 
     def _put(self, arrived: Event | SplashError) -> None:
         if self._closing.is_set():
@@ -150,12 +146,21 @@ class _Watch:
         self._greeted = False
         self._heard_at = now
         self._pinged_at = now
+        self._hangs = ""
         self.stuck = False
+
+    def tells(self, event: Event) -> bool:
+        """Whether an event is worth passing on; of signs of life the first one."""
+        if not isinstance(event, Pong):
+            return True
+        return self.stuck and not event.stuck
 
     def heard(self, event: Event, now: float) -> None:
         self._greeted = self._greeted or isinstance(event, EngineHello)
         self._heard_at = now
-        self.stuck = False
+        if isinstance(event, Pong):
+            self._hangs = event.stuck
+        self.stuck = self.stuck and bool(self._hangs)
 
     def ping_due(self, now: float) -> bool:
         due = self._greeted and now - self._pinged_at >= PING_SECONDS
@@ -163,8 +168,10 @@ class _Watch:
             self._pinged_at = now
         return due
 
-    def fell_silent(self, now: float) -> bool:
-        silent = self._greeted and now - self._heard_at >= self._stuck_seconds
-        changed = silent and not self.stuck
-        self.stuck = silent
-        return changed
+    def fell_silent(self, now: float) -> str:
+        """Why it is stuck, when it has just become so."""
+        why = self._hangs
+        if self._greeted and now - self._heard_at >= self._stuck_seconds:
+            why = f"no sign of life for {self._stuck_seconds:.0f} seconds"
+        became, self.stuck = why and not self.stuck, bool(why)
+        return why if became else ""

@@ -23,20 +23,32 @@ import mlx.core as mx
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.lanes import Lanes
+from splashpy.engine.ledger import Ledger
 from splashpy.engine.loading import Loaded, LoadRequest, load
+from splashpy.engine.memory import Plan
 from splashpy.engine.memory_watch import MemoryWatch
+from splashpy.engine.pulse import Pulse, Unit
 from splashpy.engine.request import (
     EngineEvent,
     Failed,
     Finished,
     GenerationRequest,
+    SetAside,
     Waiting,
 )
 from splashpy.engine.shelf import open_cache
 from splashpy.engine.task import Means, Task
 from splashpy.engine.widths import Widths
 from splashpy.errors import InternalError, SplashError, UsageError
-from splashpy.protocol import LoadOptions, LoadProgress, Log, Memory
+from splashpy.protocol import (
+    LoadOptions,
+    LoadProgress,
+    Log,
+    Memory,
+    Phases,
+    Shed,
+)
+from splashpy.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,9 @@ _Entry = tuple[bool, int, _Job | LoadRequest | None]
 _FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
 _STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
-Emitted = EngineEvent | Loaded | LoadFailed | LoadProgress | Memory | Log
+Emitted = (
+    EngineEvent | Loaded | LoadFailed | LoadProgress | Memory | Phases | Shed | Log
+)
 Emit = Callable[[Emitted], None]
 
 
@@ -84,6 +98,8 @@ class Engine:
         self._lanes: Lanes | None = None
         self._most = LoadOptions().max_concurrent
         self._memory = MemoryWatch(emit)
+        self._phases = Phases()
+        self._pulse = Pulse()
         self._thread = threading.Thread(
             target=self._run, name="splashpy-engine", daemon=True
         )
@@ -115,6 +131,12 @@ class Engine:
             if request_id in self._waiting:
                 self._cancelled.add(request_id)
 
+    def overdue(self) -> str:
+        """Why the thread will never answer again; empty where it may."""
+        if not self._thread.is_alive() and not self._closing:
+            return "its thread has ended"
+        return self._pulse.overdue()
+
     def close(self, timeout: float | None = None) -> None:
         """Cancel everything and end the thread; waits ``timeout`` seconds for it."""
         if timeout is not None:
@@ -132,6 +154,7 @@ class Engine:
                 self._go_on()
             else:
                 self._take(self._next_job())
+            self._tell_phases()
         self._forget()
         # mlx 0.32 may abort the process at exit when a thread that computed ends
         # without giving its streams back.
@@ -140,8 +163,10 @@ class Engine:
     def _next_job(self) -> _Job | LoadRequest | None:
         """The next job; until there is one, what is stored goes to disk."""
         while self._cache is not None and self._cache.write_some():
+            self._pulse.beat()
             with suppress(queue.Empty):
                 return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)[2]
+        self._pulse.rest()
         return self._jobs.get()[2]
 
     @property
@@ -163,13 +188,28 @@ class Engine:
         self._end_cancelled()
         while (job := self._head()) and lanes.takes(job.request):
             self._admit(self._pop())
+        self._step(lanes)
+        short = self._memory.look(self._cache)
+        lanes.pressed = self._memory.level == "critical"
+        if short:
+            for event in lanes.suspend():
+                self._tell(event)
+
+    def _step(self, lanes: Lanes) -> None:
+        events: list[EngineEvent] = []
+        before = lanes.rows
+        self._pulse.begin()
         for event in lanes.step(alone=self._head() is None):
+            events.append(event)
             if isinstance(event, Finished) and lanes.reads_ahead(event.id):
                 self._keep_on_disk(event.id)
             if isinstance(event, Finished):
                 self._memory.tell(self._cache)
             self._tell(event)
-        self._memory.look(self._cache)
+        rows, context = lanes.rows - before, lanes.context
+        slow = self._pulse.end(Unit.of(events, rows=rows, context=context))
+        if slow:
+            self._emit(Log(level="warn", text=slow))
 
     def _head(self) -> _Job | None:
         """The next request, unless the model changes before it."""
@@ -219,7 +259,7 @@ class Engine:
                 self._loaded.target,
                 Widths(self._loaded.costs),
                 most=self._most,
-                rows=self._loaded.plan.rows(self._most) if self._loaded.plan else None,
+                ledger=self._ledger(self._loaded.plan),
             )
         except SplashError as error:
             self._emit(LoadFailed(error))
@@ -231,6 +271,16 @@ class Engine:
         self._memory.limit(plan.budget if plan else 0)
         self._emit(self._loaded)
         self._memory.tell(self._cache)
+
+    def _ledger(self, plan: Plan | None) -> Ledger:
+        if plan is None:
+            return Ledger(cache=self._cache)
+        return Ledger(
+            plan.rows(self._most),
+            plan.needs.per_token(plan.kv),
+            budget=plan.budget,
+            cache=self._cache,
+        )
 
     def _admit(self, job: _Job) -> None:
         request = job.request
@@ -254,6 +304,8 @@ class Engine:
 
     def _tell(self, event: EngineEvent) -> None:
         """Give an event out; after the last one of a request its id is free."""
+        if isinstance(event, SetAside):
+            self._tell_aside(event)
         try:
             self._emit(event)
         finally:
@@ -262,9 +314,35 @@ class Engine:
                     self._waiting.remove(event.id)
                     self._cancelled.discard(event.id)
 
+    def _tell_aside(self, event: SetAside) -> None:
+        level = self._memory.level
+        text = (
+            f"memory is short: a text of {event.tokens} tokens was set aside, which "
+            f"gives back {format_bytes(event.held)}; it goes on when there is room"
+        )
+        self._emit(
+            Shed(
+                level=level,
+                action="suspend",
+                held=event.held,
+                id=event.id,
+                tokens=event.tokens,
+            )
+        )
+        self._emit(Log(level="warn", text=text))
+
+    def _tell_phases(self) -> None:
+        """Say what requests do, where that changed."""
+        counts = self._lanes.phases() if self._lanes else {}
+        phases = Phases(queued=self._jobs.qsize(), **counts)
+        if phases != self._phases:
+            self._phases = phases
+            self._emit(phases)
+
     def _keep_on_disk(self, request_id: str) -> None:
         """A prompt read ahead of time shall be there when its request is done."""
         while self._cache is not None and self._cache.write_some():
+            self._pulse.beat()
             if self._is_cancelled(request_id):
                 return
             if self._cache.behind:

@@ -4,33 +4,35 @@
 A step is one chunk of one prompt, or one cycle of all texts that can share it. A
 request alone runs as ``generate`` would run it, with the next cycle in the air. Where
 prompts and answers contend, chunks are smaller, and after one the answers go on for as
-long as it took. Short prompts are read first, but nobody is overtaken again and again;
-the foreground leads. A prompt that begins as one being read waits for it and takes a
-copy. Texts under a grammar share cycles of their own, since their parser works on the
-host between draft and decision.
+long as it took. Texts under a grammar share cycles of their own, since their parser
+works on the host between draft and decision.
 
-What goes wrong in one text ends that request only.
+Where memory is refused, the newest text is set aside: its tokens are kept, its rows are
+not. It is taken up again, one at a time and before anybody new, when there is room, and
+reads what it had read. What goes wrong in one text ends that request only.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
-from splashpy.engine.request import EngineEvent, Failed, GenerationRequest
-from splashpy.engine.reuse import lend, reachable
+from splashpy.engine.ledger import Ledger
+from splashpy.engine.reading_order import ReadingOrder
+from splashpy.engine.request import EngineEvent, Failed, GenerationRequest, SetAside
 from splashpy.engine.shared_cycle import expected_tokens, launch_together
 from splashpy.engine.task import Task
 from splashpy.engine.widths import Widths
-from splashpy.errors import InternalError, SplashError
+from splashpy.errors import CapacityError, InternalError, SplashError
 from splashpy.models.target import Target
+from splashpy.protocol import Phase
 
 _CONTENDED = 0.5  # of the usual time of a chunk
-_OVERTAKEN = 3  # times in a row a prompt lets shorter ones pass
-_WORTH_SHARING = 256  # tokens worth waiting for and a copy
 _RESERVE = 1024  # rows of an answer that are counted when it begins
+_PASS = 8  # rows the next pass may add to a text
+_ROOM = 256  # rows more than a text has, for it to be taken up again
+_REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
 
 
 class Lanes:
@@ -40,48 +42,72 @@ class Lanes:
         target: of all of them.
         widths: decides how much is drafted in shared cycles.
         most: requests at a time.
-        rows: their texts may hold together; None where memory is not known.
+        ledger: of the memory their texts take; None where it is not known.
+        clock: seconds.
+
+    Attributes:
+        pressed: the computer is short of memory, so nobody begins beside others.
     """
 
     def __init__(
-        self, target: Target, widths: Widths, *, most: int, rows: int | None = None
+        self,
+        target: Target,
+        widths: Widths,
+        *,
+        most: int,
+        ledger: Ledger | None = None,
+        clock: Callable[[], float] = perf_counter,
     ):
         self._target, self._widths = target, widths
-        self._most, self._rows = most, sys.maxsize if rows is None else rows
-        self._tasks: list[Task] = []
-        self._common: dict[Task, list[tuple[Task, int]]] = {}
-        self._overtaken: dict[Task, int] = {}
+        self._most, self._ledger = most, ledger or Ledger()
+        self._clock = clock
+        self._all: list[Task] = []  # in the order they were let in
+        self._order = ReadingOrder()
         self._owed = 0.0  # seconds of cycles before the next chunk
         self._turn = 0
+        self.pressed = False
 
     @property
     def busy(self) -> bool:
-        """Whether a request runs."""
-        return bool(self._tasks)
+        """Whether a request runs or was set aside."""
+        return bool(self._all)
+
+    @property
+    def context(self) -> int:
+        """Rows of the longest text."""
+        return max(self._lengths, default=0)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all texts."""
+        return sum(self._lengths)
+
+    def phases(self) -> Counter[Phase]:
+        """How many requests do what."""
+        return Counter(
+            "waiting_prefix" if self._order.waits(task) else task.phase
+            for task in self._all
+        )
 
     def takes(self, request: GenerationRequest) -> bool:
         """Whether one more may run now."""
-        held = sum(_held(task) for task in self._tasks)
-        fits = held + _rows(request) <= self._rows
-        return not self._tasks or (len(self._tasks) < self._most and fits)
+        if not self._all:
+            return True
+        free = len(self._all) < self._most and not self.pressed and not self._aside
+        return free and self._ledger.fits(self._held + _rows(request))
 
     def admit(self, task: Task) -> None:
         """Let a request run."""
-        self._common[task] = [
-            (other, common)
-            for other in self._tasks
-            if (common := _common(task, other)) - task.stored() >= _WORTH_SHARING
-        ]
-        self._overtaken[task] = 0
-        self._tasks.append(task)
+        self._order.admit(task, self._running)
+        self._all.append(task)
 
     def share(self) -> float:
         """Of the usual time of a chunk, what one may take now."""
-        return 1.0 if len(self._tasks) < 2 else _CONTENDED
+        return 1.0 if len(self._running) < 2 else _CONTENDED
 
     def reads_ahead(self, request_id: str) -> bool:
         """Whether this is a prompt read ahead while nobody else runs."""
-        requests = [task.request for task in self._tasks]
+        requests = [task.request for task in self._all]
         return [r.id for r in requests] == [request_id] and requests[0].prefill_only
 
     def step(self, *, alone: bool) -> Iterator[EngineEvent]:
@@ -91,80 +117,118 @@ class Lanes:
             alone: nobody waits to be let in.
         """
         try:
-            if alone and len(self._tasks) == 1:
-                yield from self._alone(self._tasks[0])
-            else:
-                yield from self._contended()
+            yield from self._make_room()
+            running = self._running
+            if alone and len(running) == 1:
+                yield from self._alone(running[0])
+            elif running:
+                yield from self._contended(running)
         finally:
-            self._tasks = [task for task in self._tasks if not task.ended]
-            for kept in (self._common, self._overtaken):
-                for task in [task for task in kept if task.ended]:
-                    del kept[task]
+            self._all = [task for task in self._all if not task.ended]
+            self._order.sweep()
+
+    def suspend(self) -> Iterator[EngineEvent]:
+        """Set the newest text aside, the foreground last; never the only one."""
+        running = self._running
+        if len(running) < 2:
+            return
+        newest = [task for task in running if not task.request.foreground] or running
+        task = newest[-1]
+        yield from self._guarded(task, task.land())
+        if not task.ended and not task.aside:
+            yield self._set_aside(task)
+
+    # --- memory -------------------------------------------------------------------
+
+    @property
+    def _lengths(self) -> list[int]:
+        texts = (task.sequence for task in self._all)
+        return [text.state.length for text in texts if text is not None]
+
+    @property
+    def _running(self) -> list[Task]:
+        return [task for task in self._all if not task.aside and not task.ended]
+
+    @property
+    def _aside(self) -> list[Task]:
+        return [task for task in self._all if task.aside and not task.ended]
+
+    @property
+    def _held(self) -> int:
+        return sum(map(_held, self._running))
+
+    def _make_room(self) -> Iterator[EngineEvent]:
+        """Let run what memory allows: fewer where it is refused, one more where not."""
+        for task in self._aside:
+            if task.cancelled:
+                yield from task.give_up()
+        while len(self._running) > 1 and not self._ledger.allow(self._held):
+            yield from self.suspend()
+        for task in self._aside[:1]:
+            if self._may_go_on(task):
+                yield from self._take_up(task)
+
+    def _may_go_on(self, task: Task) -> bool:
+        running = self._running
+        if not running:
+            return True
+        busy = self.pressed or any(other.restoring for other in running)
+        wanted = self._held + _held(task) + _ROOM
+        return not busy and self._ledger.allow(wanted, new=task.rows + _ROOM)
+
+    def _take_up(self, task: Task) -> Iterator[EngineEvent]:
+        try:
+            task.take_up()
+        except Exception as error:  # noqa: BLE001 - told to whoever asked
+            yield from self._broken([task], error)
+
+    def _set_aside(self, task: Task) -> SetAside:
+        return SetAside(task.request.id, task.rows, task.set_aside())
+
+    def _retreat(
+        self, tasks: Sequence[Task], error: Exception
+    ) -> Iterator[EngineEvent]:
+        """MLX got no memory in a step of these texts, whose rows may be broken.
+
+        They are set aside, and the newest one too. A text that is alone begins again
+        once what is stored was given up; if nothing is, it fails.
+        """
+        running = self._running
+        freed = self._ledger.shrink(0)
+        if len(running) < 2 and not freed:
+            yield _failed(tasks[0], _too_large(tasks[0], error))
+            return
+        if len(running) > 1:
+            self._ledger.lower(self._held - _held(running[-1]))
+        for task in running:
+            if task in tasks or task is running[-1]:
+                yield self._set_aside(task)
+
+    # --- steps --------------------------------------------------------------------
 
     def _alone(self, task: Task) -> Iterator[EngineEvent]:
         self._owed = 0.0
-        yield from _guarded(task, task.write() if task.writing else _next(task))
+        yield from self._guarded(task, task.write() if task.writing else _next(task))
 
-    def _contended(self) -> Iterator[EngineEvent]:
-        for task in self._tasks:
+    def _contended(self, running: Sequence[Task]) -> Iterator[EngineEvent]:
+        for task in running:
             if task.flying:
-                yield from _guarded(task, task.land())
+                yield from self._guarded(task, task.land())
                 return
-        writers = [task for task in self._tasks if task.writing]
-        reader = self._reader()
-        began = perf_counter()
+        writers = [task for task in running if task.writing]
+        reader = self._order.next(running)
+        began = self._clock()
         if reader is not None and (not writers or self._owed <= 0):
-            yield from _guarded(reader, self._read(reader))
-            self._owed = perf_counter() - began
+            yield from self._guarded(reader, self._read(reader))
+            self._owed = self._clock() - began
         else:
             yield from self._cycle(self._cohort(writers))
-            self._owed = self._owed - (perf_counter() - began) if reader else 0.0
-
-    def _reader(self) -> Task | None:
-        """Whose prompt is read next: the shortest, unless it overtakes too often."""
-        waiting = [t for t in self._tasks if not t.writing and not self._waits(t)]
-        if not waiting:
-            return None
-        first = waiting[0]
-        chosen = min(waiting, key=lambda t: (not t.request.foreground, t.left))
-        if chosen is not first and self._overtaken[first] >= _OVERTAKEN:
-            chosen = first
-        if chosen is first:
-            self._overtaken[first] = 0
-        else:
-            self._overtaken[first] += 1
-        return chosen
-
-    def _waits(self, task: Task) -> bool:
-        """Whether another request is reading what this prompt begins with."""
-        if task.sequence is not None or task.cancelled:
-            return False
-        for other, common in self._common[task]:
-            if other.ended or other.writing:
-                continue
-            if other.sequence is None:
-                return True
-            place = reachable(other.sequence, common)
-            if place >= _WORTH_SHARING and other.sequence.state.length < place:
-                return True
-        return False
+            self._owed = self._owed - (self._clock() - began) if reader else 0.0
 
     def _read(self, task: Task) -> Iterator[EngineEvent]:
-        if task.sequence is None:
-            self._borrow(task)
+        if task.sequence is None and not task.cancelled:
+            self._order.borrow(task)
         yield from _next(task)
-
-    def _borrow(self, task: Task) -> None:
-        """Let the cache have what a running request can lend this one."""
-        running = [
-            (common, other.sequence)
-            for other, common in self._common[task]
-            if other.sequence is not None and not other.ended
-        ]
-        cache = task.cache
-        if running and cache is not None:
-            common, sequence = max(running, key=lambda pair: pair[0])
-            lend(sequence, common, cache)
 
     def _cohort(self, writers: Sequence[Task]) -> list[Task]:
         """Who shares the next cycle; cohorts take turns."""
@@ -177,35 +241,42 @@ class Lanes:
         return cohorts[self._turn % len(cohorts)]
 
     def _cycle(self, cohort: Sequence[Task]) -> Iterator[EngineEvent]:
-        began = perf_counter()
+        began = self._clock()
         sequences = [task.begun for task in cohort]
         most = self._widths.choose([expected_tokens(each) for each in sequences])
         try:
             flights = launch_together(sequences, self._target, most)
-        except Exception as error:  # noqa: BLE001 - the engine is no longer sound
-            for task in cohort:
-                yield _failed(task, error)
+        except Exception as error:  # noqa: BLE001 - told to whoever asked
+            yield from self._broken(cohort, error)
             return
-        self._widths.note(len(cohort), most, perf_counter() - began)
+        self._widths.note(len(cohort), most, self._clock() - began)
         for task, flight in zip(cohort, flights, strict=True):
             if isinstance(flight, SplashError):
                 yield _failed(task, flight)
             else:
-                yield from _guarded(task, task.settle(flight))
+                yield from self._guarded(task, task.settle(flight))
+
+    def _guarded(
+        self, task: Task, events: Iterator[EngineEvent]
+    ) -> Iterator[EngineEvent]:
+        """Events of one request, whose error ends nobody else."""
+        try:
+            yield from events
+        except Exception as error:  # noqa: BLE001 - told to whoever asked
+            yield from self._broken([task], error)
+
+    def _broken(self, tasks: Sequence[Task], error: Exception) -> Iterator[EngineEvent]:
+        if isinstance(error, RuntimeError) and str(error).startswith(_REFUSALS):
+            yield from self._retreat(tasks, error)
+        else:
+            for task in tasks:
+                yield _failed(task, error)
 
 
 def _next(task: Task) -> Iterator[EngineEvent]:
     if task.sequence is not None:
         return task.read()
     return task.give_up() if task.cancelled else task.begin()
-
-
-def _guarded(task: Task, events: Iterator[EngineEvent]) -> Iterator[EngineEvent]:
-    """Events of one request, whose error ends nobody else."""
-    try:
-        yield from events
-    except Exception as error:  # noqa: BLE001 - told to whoever asked
-        yield _failed(task, error)
 
 
 def _failed(task: Task, error: Exception) -> Failed:
@@ -215,19 +286,21 @@ def _failed(task: Task, error: Exception) -> Failed:
     return Failed(task.request.id, InternalError(repr(error)), fatal=True)
 
 
+def _too_large(task: Task, error: Exception) -> CapacityError:
+    return CapacityError(
+        f"memory does not suffice to go on with this text of {_held(task)} tokens",
+        why=f"nothing else runs, and what was stored is given up: {error}",
+        fix=["--kv q8", "--max-context with fewer tokens", "close other programs"],
+    )
+
+
 def _held(task: Task) -> int:
-    """Rows a running text has or may soon have."""
-    written = task.sequence.state.length if task.sequence else 0
-    return max(_rows(task.request), written)
+    """Rows a running text has or may soon have; those one that is aside will have."""
+    most = len(task.request.token_ids) + task.budget
+    return min(max(_rows(task.request), task.rows + _PASS), most)
 
 
 def _rows(request: GenerationRequest) -> int:
     wanted = request.max_new_tokens
     answer = _RESERVE if wanted is None else min(wanted, _RESERVE)
     return len(request.token_ids) + answer
-
-
-def _common(task: Task, other: Task) -> int:
-    """Tokens two prompts begin with alike; the last one is always read."""
-    pairs = zip(task.request.token_ids[:-1], other.request.token_ids, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

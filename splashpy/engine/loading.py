@@ -34,6 +34,7 @@ from splashpy.engine.memory import Needs, Plan, budget_bytes, plan_memory
 from splashpy.engine.row_kernels import choose_kernels
 from splashpy.errors import ModelResultError, PairError, SplashError, UsageError
 from splashpy.kernels import metal, verdicts
+from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.models.dflash2_load import UNPACKED_BITS, drafter_sizes, load_drafter
 from splashpy.models.loading import load_target
 from splashpy.models.quantized_lane import GROUP
@@ -239,7 +240,7 @@ def _with_drafter(
     options = request.options
     if options.no_draft:
         choose_kv(target, request, plan)
-        choose_kernels(target, None)
+        _choose_kernels(target, None, options)
         return _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
     drafter, reason = _load_drafter(target, request)
     choose_kv(target, request, plan)  # taps are checked on the target's own numbers
@@ -301,7 +302,7 @@ def _calibration(
         "machine": verdicts.machine(),
         "cores": _cores(),
         "blas": [str(library), library.threads],
-        "kernels": metal.switch(),
+        "kernels": metal.switch() if request.options.kernels else "off",
         "splashpy": __version__,
         "target": files_identity(request.directory),
         "kv": target.facts.kv,
@@ -329,19 +330,26 @@ def _load_drafter(
     options = request.options
     directory = _draft_directory(request)
     if directory is None:
-        choose_kernels(target, None)
+        _choose_kernels(target, None, options)
         return None, "the package has no drafter"
     try:
         network = load_drafter(directory, target.facts, bits=options.draft_bits)
     except PairError as error:
         if options.draft is not None:
             raise
-        choose_kernels(target, None)
+        _choose_kernels(target, None, options)
         return None, f"{error.message}: {error.why}"
-    choose_kernels(target, network)
+    _choose_kernels(target, network, options)
     drafter = DFlash2Drafter(network, target, block_size=options.block_size)
     reason = check_taps(target, drafter.feature_layers)
     return (None, reason) if reason else (drafter, "")
+
+
+def _choose_kernels(
+    target: MlxLmTarget, network: DFlashNetwork | None, options: LoadOptions
+) -> None:
+    if options.kernels:
+        choose_kernels(target, network)
 
 
 def _draft_directory(request: LoadRequest) -> Path | None:

@@ -4,7 +4,8 @@
 MLX keeps buffers it has freed, without a limit of its own that would matter; it is
 given one. When the computer runs short of memory, states of earlier requests go first:
 they only save time. Under a warning half of them go, and not again for two minutes;
-when it is critical all of them go.
+when it is critical all of them go. Where that does not help, texts have to be set
+aside, one at every look.
 
 Belongs to the engine's thread.
 """
@@ -19,7 +20,7 @@ import mlx.core as mx
 from splashpy.cache.prefix import PrefixCache
 from splashpy.engine.pressure import pressure
 from splashpy.kernels import metal
-from splashpy.protocol import Log, Memory, Pressure
+from splashpy.protocol import Log, Memory, Pressure, Shed
 from splashpy.units import format_bytes
 
 LOOK_SECONDS = 0.5  # between two looks at the computer
@@ -32,14 +33,14 @@ class MemoryWatch:
     """Looks now and then, and gives back what the computer needs.
 
     Args:
-        emit: receives ``Memory``, and a ``Log`` for everything that was given back.
+        emit: receives ``Memory``, and ``Shed`` and ``Log`` for what was given back.
         level: how short of memory the computer is.
         clock: seconds.
     """
 
     def __init__(
         self,
-        emit: Callable[[Memory | Log], None],
+        emit: Callable[[Memory | Shed | Log], None],
         level: Callable[[], Pressure] = pressure,
         clock: Callable[[], float] = monotonic,
     ):
@@ -57,19 +58,33 @@ class MemoryWatch:
         if budget and metal.use_metal():
             mx.set_cache_limit(min(_FREED_MOST, int(_FREED_SHARE * budget)))
 
-    def look(self, cache: PrefixCache | None) -> None:
-        """Look at the computer, if it is time, and act; called between cycles."""
+    @property
+    def level(self) -> Pressure:
+        """How short of memory the computer was at the last look."""
+        return self._seen
+
+    def look(self, cache: PrefixCache | None) -> bool:
+        """Look at the computer, if it is time, and act; called between cycles.
+
+        Returns:
+            Whether it needs more than stored states: a text has to be set aside.
+        """
         now = self._clock()
         if now - self._looked_at < LOOK_SECONDS:
-            return
+            return False
         self._looked_at = now
         self._seen = self._level()
         acted, at = self._acted
         worse = _LEVELS.index(self._seen) > _LEVELS.index(acted)
-        if self._seen == "normal" or not (worse or now - at >= PAUSE_SECONDS):
-            return
-        self._acted = (self._seen, now)
-        self._give_back(cache)
+        critical = self._seen == "critical"
+        if critical and not worse and not (cache and cache.nbytes):
+            return True
+        if self._seen == "normal":
+            return False
+        if worse or critical or now - at >= PAUSE_SECONDS:
+            self._acted = (self._seen, now)
+            self._give_back(cache)
+        return False
 
     def tell(self, cache: PrefixCache | None) -> None:
         """Say what is in use now."""
@@ -89,6 +104,7 @@ class MemoryWatch:
             cache.shrink(0 if self._seen == "critical" else held // 2)
         freed = held - (cache.nbytes if cache else 0)
         mx.clear_cache()
+        self._emit(Shed(level=self._seen, action="states", held=freed))
         text = (
             f"memory of this computer: {self._seen}; {format_bytes(freed)} of "
             "earlier requests' states given back"

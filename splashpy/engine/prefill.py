@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A prompt through the target in chunks, up to the first token.
+"""A text through the target in chunks: a prompt up to the first token.
 
 Chunks are sized so that one takes about a second: a person who presses Esc waits no
 longer than that. They end at multiples of their size, or where the state is to be kept,
 so that a prompt resumed at such a place is read in the pieces it was read in before.
-The vocabulary head runs for the last row only.
+The vocabulary head runs for the last row only. A text that was set aside is read again
+up to where it was, and decides nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ FIRST_CHUNK = 256
 LARGEST_CHUNK = 2048
 SMALLEST_CHUNK = 32
 _CHUNK_SECONDS = 1.0
+_INSTANT = 1e-9  # seconds; a clock may stand still
 _RANKED_CHUNK = 128  # rows whose logits are kept together, where they are asked for
 
 
@@ -39,11 +41,12 @@ def prefill(
     cancelled: Callable[[], bool],
     cache: PrefixCache | None = None,
     share: Callable[[], float] = lambda: 1.0,
+    clock: Callable[[], float] = perf_counter,
 ) -> Iterator[PrefillProgress]:
-    """Read the prompt after what the state already holds, then its first token.
+    """Read a text after what the state already holds; of a prompt, its first token.
 
-    Afterwards the first answer token is committed, unless the request only asked to
-    read.
+    After a prompt the first answer token is committed, unless the request only asked to
+    read. A text that was being written is read up to its anchor.
 
     Args:
         sequence: the text.
@@ -51,6 +54,7 @@ def prefill(
         cancelled: asked before every chunk.
         cache: where places are kept for.
         share: of the usual time of a chunk, asked before every chunk.
+        clock: seconds.
 
     Yields:
         Progress before the first chunk and after each.
@@ -59,24 +63,24 @@ def prefill(
         RequestCancelled: between two chunks, when ``cancelled()``.
         ModelResultError: the target computed NaN.
     """
-    prompt = sequence.request.token_ids
-    started = perf_counter()
-    sequence.drafter.observe(sequence.drafter_state, prompt[: sequence.cached], None, 0)
-    yield _progress(sequence, started)
+    text = tuple(sequence.tokens[: sequence.due])
+    started, stored = clock(), sequence.state.length
+    sequence.drafter.observe(sequence.drafter_state, text[:stored], None, 0)
+    yield _progress(sequence, clock() - started)
     ranked = sequence.request.prompt_logprobs is not None
     chunk, rate = (_RANKED_CHUNK if ranked else FIRST_CHUNK), 0.0
-    while sequence.state.length < len(prompt):
+    while sequence.state.length < len(text):
         if cancelled():
             raise RequestCancelled
         if rate:
             chunk = next_chunk(rate * share())
-        began, position = perf_counter(), sequence.state.length
-        ids = prompt[position : chunk_end(position, chunk, next_stop(sequence))]
+        began, position = clock(), sequence.state.length
+        ids = text[position : chunk_end(position, chunk, next_stop(sequence))]
         logprobs = _read_chunk(sequence, target, ids)
         keep_places(sequence, cache)
         if len(ids) == chunk and not ranked:
-            rate = len(ids) / (perf_counter() - began)
-        yield _progress(sequence, started, logprobs)
+            rate = len(ids) / max(clock() - began, _INSTANT)
+        yield _progress(sequence, clock() - started, logprobs)
 
 
 def next_chunk(tokens_per_second: float) -> int:
@@ -93,15 +97,15 @@ def chunk_end(position: int, chunk: int, stop: int) -> int:
 def _read_chunk(
     sequence: Sequence, target: Target, ids: tuple[int, ...]
 ) -> tuple[TokenLogprob, ...]:
-    """Read a part of the prompt; what was asked about the tokens after its rows."""
+    """Read a part of a text; what was asked about the tokens after its rows."""
     request, position = sequence.request, sequence.state.length
-    last = position + len(ids) == len(request.token_ids) and not request.prefill_only
-    rows = 1 if last else 0
-    if request.prompt_logprobs is not None:
-        rows = len(ids)
+    last = position + len(ids) == sequence.due and not sequence.emitted
+    last = last and not request.prefill_only
+    ranked = request.prompt_logprobs is not None and position >= sequence.told
+    rows = len(ids) if ranked else 1 if last else 0
     forward = target.forward(sequence.state, mx.array(ids, dtype=mx.int32), rows=rows)
     sequence.drafter.observe(sequence.drafter_state, ids, forward.features, position)
-    ranking = rank_prompt(sequence, forward.logits, position) if rows else ()
+    ranking = rank_prompt(sequence, forward.logits, position) if ranked else ()
     pending = [*sequence.state.arrays, *ranking]
     if forward.features is not None:
         pending.append(forward.features)
@@ -109,7 +113,7 @@ def _read_chunk(
         _decide_first(sequence, forward.logits[-1:], pending)
     else:
         mx.eval(pending)
-    return read_prompt(sequence, ranking, position, len(ids))
+    return read_prompt(sequence, ranking, position, len(ids)) if ranked else ()
 
 
 def _decide_first(
@@ -131,13 +135,15 @@ def _decide_first(
 
 
 def _progress(
-    sequence: Sequence, started: float, logprobs: tuple[TokenLogprob, ...] = ()
+    sequence: Sequence, seconds: float, logprobs: tuple[TokenLogprob, ...] = ()
 ) -> PrefillProgress:
+    total = len(sequence.request.token_ids)
+    sequence.told = max(sequence.told, min(sequence.state.length, total))
     return PrefillProgress(
         id=sequence.request.id,
-        total=len(sequence.request.token_ids),
+        total=total,
         cached=sequence.cached,
-        processed=sequence.state.length,
-        elapsed_seconds=perf_counter() - started,
+        processed=sequence.told,
+        elapsed_seconds=seconds,
         logprobs=logprobs,
     )

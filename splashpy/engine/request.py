@@ -81,6 +81,18 @@ class LookedUp:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """Memory was refused: a text of ``tokens`` tokens gave up ``held`` bytes.
+
+    It goes on later as if nothing had been.
+    """
+
+    id: str
+    tokens: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
 class PrefillProgress:
     """``processed`` of ``total`` prompt tokens are read, ``cached`` were restored.
 
@@ -151,4 +163,12 @@ class Failed:
     fatal: bool = False
 
 
-EngineEvent = Waiting | LookedUp | PrefillProgress | TokensCommitted | Finished | Failed
+EngineEvent = (
+    Waiting
+    | LookedUp
+    | SetAside
+    | PrefillProgress
+    | TokensCommitted
+    | Finished
+    | Failed
+)

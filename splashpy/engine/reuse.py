@@ -8,7 +8,7 @@ from dataclasses import replace
 import mlx.core as mx
 
 from splashpy.cache.lookup import Lookup
-from splashpy.cache.plan import Kind, plan
+from splashpy.cache.plan import plan
 from splashpy.cache.prefix import PrefixCache, Taken
 from splashpy.drafting.drafter import Drafter, KeepsContext
 from splashpy.engine.request import GenerationRequest
@@ -35,36 +35,62 @@ def begin(
         cache: state of earlier requests; None where none is kept.
         budget: answer tokens at most.
     """
-    prompt = request.token_ids
-    room = len(prompt) + min(budget, _RESERVE) + drafter.block_size
-    taken = Taken(Lookup(length=len(prompt)))
-    places: dict[int, Kind] = {}
-    if cache is not None:
-        taken = cache.take(prompt, room)
-        found = taken.found
-        places = plan(
-            cache.policy,
-            cached=found.resumed,
-            length=found.length,
-            marks=request.marks,
-            junction=found.junction,
-        )
-    drafter_state = drafter.new_state()
-    if taken.draft is not None and isinstance(drafter, KeepsContext):
-        drafter.take_up(drafter_state, taken.draft)
     sequence = Sequence(
         request=request,
-        state=target.new_state(room) if taken.state is None else taken.state,
+        state=target.new_state(0),
         drafter=drafter,
-        drafter_state=drafter_state,
+        drafter_state=drafter.new_state(),
         budget=budget,
-        tokens=list(prompt),
+        tokens=list(request.token_ids),
         anchor=mx.array(0, dtype=mx.int32),
-        cached=taken.found.resumed,
-        plan=places,
-        places=taken.places,
     )
-    return sequence, taken.found
+    found = take_up(sequence, target, cache)
+    sequence.cached = sequence.told = found.resumed
+    return sequence, found
+
+
+def take_up(sequence: Sequence, target: Target, cache: PrefixCache | None) -> Lookup:
+    """Give a text that holds no rows what is stored of its tokens.
+
+    Args:
+        sequence: new, or set aside.
+        target: of the sequence.
+        cache: state of earlier requests; None where none is kept.
+    """
+    request, drafter = sequence.request, sequence.drafter
+    left = sequence.budget - sequence.emitted
+    room = len(sequence.tokens) + min(left, _RESERVE) + drafter.block_size
+    taken = Taken(Lookup(length=len(sequence.tokens)))
+    if cache is not None:
+        taken = cache.take(sequence.tokens, room)
+        sequence.plan = plan(
+            cache.policy,
+            cached=taken.found.resumed,
+            length=len(request.token_ids),
+            marks=request.marks,
+            junction=taken.found.junction,
+        )
+    sequence.state = target.new_state(room) if taken.state is None else taken.state
+    sequence.places = taken.places
+    if taken.draft is not None and isinstance(drafter, KeepsContext):
+        drafter.take_up(sequence.drafter_state, taken.draft)
+    return taken.found
+
+
+def set_aside(sequence: Sequence, target: Target) -> int:
+    """Give up all rows of a text, and a cycle in flight; its tokens are kept.
+
+    Returns:
+        Bytes the state held.
+    """
+    held = sequence.state.nbytes
+    sequence.state = target.new_state(0)
+    sequence.drafter_state = sequence.drafter.new_state()
+    sequence.plan, sequence.places = {}, {}
+    sequence.anchor = mx.array(sequence.tokens[-1], dtype=mx.int32)
+    sequence.launched = sequence.emitted
+    mx.clear_cache()  # mlx would keep the buffers for itself
+    return held
 
 
 def reachable(sequence: Sequence, common: int) -> int:
@@ -103,11 +129,17 @@ def _lent_context(sequence: Sequence, length: int) -> DrafterContext | None:
 
 
 def next_stop(sequence: Sequence) -> int:
-    """Where the prompt must stop to be kept; its end where nowhere before."""
-    length = len(sequence.request.token_ids)
-    if not sequence.plan or sequence.state.cut_anywhere:
-        return length
-    return min((p for p in sequence.plan if p > sequence.state.length), default=length)
+    """Where reading must stop for a place to be kept; at the end where nowhere before.
+
+    What was told once is not told again: reading also stops where that ends.
+    """
+    at = sequence.state.length
+    stops = [sequence.due]
+    if at < sequence.told:
+        stops.append(sequence.told)
+    if not sequence.state.cut_anywhere:
+        stops += [place for place in sequence.plan if place > at]
+    return min(stops)
 
 
 def keep_places(sequence: Sequence, cache: PrefixCache | None) -> None:

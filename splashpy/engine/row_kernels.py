@@ -35,10 +35,15 @@ long answer stalled with them, though short ones were fine."""
 _TOLERANCE = 0.05
 
 
+def may_run() -> bool:
+    """Whether there is a GPU for kernels, and they are not switched off."""
+    return metal.use_metal() and not Switch.parse(metal.switch()).off
+
+
 def choose_kernels(target: MlxLmTarget, network: DFlashNetwork | None) -> None:
     """Let a target and its drafter run the kernels that win here."""
     switch = Switch.parse(metal.switch())
-    if not metal.use_metal() or switch.off:
+    if not may_run():
         return
     wanted = target_contests(target, ROWS)
     if network is not None:

@@ -37,6 +37,7 @@ class Sequence:
         launched: answer tokens committed at least, cycles in flight included.
         cycle: verify passes launched.
         cached: prompt tokens restored instead of computed.
+        told: prompt tokens whose reading was told.
         grammar: what may follow the committed tokens; None leaves it free.
         plan: places of the prompt still to be kept for later requests.
         places: those that were.
@@ -54,6 +55,7 @@ class Sequence:
     launched: int = 0
     cycle: int = 0
     cached: int = 0
+    told: int = 0
     plan: dict[int, Kind] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
     grammar: AnswerRules | None = field(init=False, default=None)
@@ -83,6 +85,11 @@ class Sequence:
         """Whether nothing more may be written."""
         return self.stopped or self.emitted >= self.budget
 
+    @property
+    def due(self) -> int:
+        """Rows the target holds between cycles: of all tokens but the anchor."""
+        return len(self.tokens) - (1 if self.emitted else 0)
+
     def commit(self, run: tuple[int, ...]) -> tuple[int, ...]:
         """Append a run, cut by the budget and where the answer ends.
 
@@ -100,6 +107,5 @@ class Sequence:
         return kept
 
     def settle_rows(self) -> None:
-        """Roll the target back to committed tokens; the anchor has no row."""
-        committed = len(self.tokens) - (1 if self.emitted else 0)
-        self.state.roll_back(min(self.state.length, committed))
+        """Roll the target back to committed tokens."""
+        self.state.roll_back(min(self.state.length, self.due))

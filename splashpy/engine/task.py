@@ -4,6 +4,7 @@
 A task is begun, reads its prompt chunk by chunk and then writes cycle by cycle, alone
 or together with others. Every step gives events back, and the last one of all steps
 gives ``Finished``. A step that raises ends the task: what it computed is not kept.
+Between two steps it can be set aside; taken up again, it reads what it had read.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from splashpy.engine.request import (
     Reason,
     TokensCommitted,
 )
-from splashpy.engine.reuse import begin, leave
+from splashpy.engine.reuse import begin, leave, set_aside, take_up
 from splashpy.engine.sequence import Sequence
 from splashpy.errors import ContextLengthError, RequestCancelled
 from splashpy.models.target import Target
+from splashpy.protocol import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,13 @@ class Means:
         target: the model whose words count.
         drafter: who proposes.
         cache: state of earlier requests, taken over and given back.
+        clock: seconds.
     """
 
     target: Target
     drafter: Drafter
     cache: PrefixCache | None
+    clock: Callable[[], float] = perf_counter
 
 
 class Task:
@@ -60,6 +64,8 @@ class Task:
     Attributes:
         sequence: the text; None before it was begun.
         ended: ``Finished`` was given out.
+        aside: it holds no rows and takes no step.
+        restoring: it was aside, and reads what it had read.
 
     Raises:
         ContextLengthError: the prompt fills the context.
@@ -76,7 +82,7 @@ class Task:
     ):
         self.request = request
         self.sequence: Sequence | None = None
-        self.ended = False
+        self.ended = self.aside = self.restoring = False
         self._reason: Reason
         self.budget, self._reason = _budget(request, means.target.facts.context_max)
         if request.prompt_logprobs is not None:
@@ -88,7 +94,8 @@ class Task:
         self._queue_seconds = queue_seconds
         self._chunks: Iterator[PrefillProgress] | None = None
         self._flight: InFlight | None = None
-        self._started = self._first = perf_counter()
+        self._spoke = False  # the first token was told
+        self._started = self._first = means.clock()
 
     @property
     def cache(self) -> PrefixCache | None:
@@ -113,9 +120,26 @@ class Task:
 
     @property
     def left(self) -> int:
-        """Tokens of the prompt still to be read."""
-        read = self.sequence.state.length if self.sequence else 0
-        return len(self.request.token_ids) - read
+        """Tokens still to be read."""
+        if self.sequence is None:
+            return len(self.request.token_ids)
+        return self.sequence.due - self.sequence.state.length
+
+    @property
+    def rows(self) -> int:
+        """Rows of its text so far; of one that is aside, those it will need."""
+        if self.sequence is None:
+            return 0
+        return max(self.sequence.due, self.sequence.state.length)
+
+    @property
+    def phase(self) -> Phase:
+        """What it does."""
+        if self.aside:
+            return "suspended"
+        if self.restoring:
+            return "restoring"
+        return "decode" if self.writing else "prefill"
 
     @property
     def flying(self) -> bool:
@@ -125,19 +149,56 @@ class Task:
     def begin(self) -> Iterator[EngineEvent]:
         """Take up what is stored of the prompt."""
         means = self._means
-        self._started = self._first = perf_counter()
+        self._started = self._first = means.clock()
         arguments = self.request, means.target, means.drafter, means.cache
         self.sequence, found = begin(*arguments, self.budget)
-        self._chunks = prefill(
-            self.sequence, means.target, self._cancelled, means.cache, self._share
-        )
+        self._chunks = self._prefill(self.sequence)
         if means.cache is not None:
             yield LookedUp(self.request.id, found)
         yield next(self._chunks)  # tells how much is read already
 
     def give_up(self) -> Iterator[EngineEvent]:
-        """End what was not begun."""
+        """End what was not begun, or was set aside."""
         yield self._finished("cancelled")
+
+    def set_aside(self) -> int:
+        """Give up what the text holds, and a cycle in the air; returns the bytes."""
+        self._chunks = self._flight = None
+        self.aside, self.restoring = True, False
+        if self.sequence is None:
+            return 0
+        return set_aside(self.sequence, self._means.target)
+
+    def take_up(self) -> None:
+        """Go on after having been set aside, with what is stored of the text."""
+        self.aside = False
+        if self.sequence is None:
+            return
+        take_up(self.sequence, self._means.target, self._means.cache)
+        self.restoring = True
+        self._chunks = self._prefill(self.sequence)
+        next(self._chunks)  # what was read once was told
+        self._end_restoring()
+
+    def _end_restoring(self) -> None:
+        """Once everything is read again, a text that was being written goes on."""
+        sequence = self.begun
+        if self.left:
+            return
+        self._chunks, self.restoring = None, False
+        at = sequence.due
+        sequence.drafter.observe(sequence.drafter_state, sequence.tokens[at:], None, at)
+
+    def _prefill(self, sequence: Sequence) -> Iterator[PrefillProgress]:
+        means = self._means
+        return prefill(
+            sequence,
+            means.target,
+            self._cancelled,
+            means.cache,
+            self._share,
+            means.clock,
+        )
 
     def read(self) -> Iterator[EngineEvent]:
         """Read the next chunk; the last one also brings the first token."""
@@ -147,11 +208,16 @@ class Task:
         except RequestCancelled:
             yield from self._end("cancelled")
             return
+        if self.restoring and self._spoke:
+            self._end_restoring()
+            return
         yield progress
+        sequence = self.begun
+        self.restoring = self.restoring and sequence.state.length < sequence.told
         if self.left:
             return
-        self._chunks, self._first = None, perf_counter()
-        sequence = self.begun
+        self._chunks, self._first = None, self._means.clock()
+        self._spoke = True
         if sequence.emitted:
             yield _first_token(sequence, self._first)
         if sequence.finished or self.request.prefill_only:

@@ -26,6 +26,7 @@ from splashpy.engine import calibration
 from splashpy.engine.engine import Emitted, Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.request import Failed, Finished, LookedUp
+from splashpy.engine.row_kernels import may_run
 from splashpy.engine.shelf import wall_clock
 from splashpy.engine.task import answer_room
 from splashpy.errors import InternalError, SplashError, UsageError
@@ -118,10 +119,13 @@ class Host:
                 self._speech = None
                 self._engine.unload()
             case protocol.Ping():
-                self._emit(protocol.Pong(n=item.n))
+                stuck = self._engine.overdue()
+                self._emit(protocol.Pong(n=item.n, stuck=stuck))
             case protocol.Shutdown():
                 self._engine.close(item.grace_ms / 1e3)
             case protocol.LoadProgress() | protocol.Memory() | protocol.Log():
+                self._emit(item)
+            case protocol.Phases() | protocol.Shed():
                 self._emit(item)
             case Loaded():
                 self._ready(item)
@@ -141,6 +145,7 @@ class Host:
                 pid=os.getpid(),
                 mlx=version("mlx"),
                 device=device(str(blas.prepare())),
+                kernels=may_run(),
             )
         )
 

@@ -2,9 +2,10 @@
 """The engine as the event loop sees it: asked without waiting, restarted when it dies.
 
 Threads of ``client/link.py`` speak to the engine; what arrives is handed to whoever
-asked, on the loop. A dead engine is started again behind the same port, and requests of
-which nothing was passed on yet begin anew there (``running.py``). An engine that had
-nothing to do for long is ended, if that is wanted, and started by the next request.
+asked, on the loop. A dead engine is started again behind the same port, one that hangs
+is ended first, and requests of which nothing was passed on yet begin anew there
+(``under_way.py``). An engine that had nothing to do for long is ended, if that is
+wanted, and started by the next request.
 
 ::
 
@@ -24,32 +25,35 @@ from typing import Literal
 
 from splashpy.client.client import EngineClient
 from splashpy.client.link import EngineLink
-from splashpy.errors import EngineDiedError, SplashError, error_from
+from splashpy.errors import (
+    EngineDiedError,
+    EngineStuckError,
+    SplashError,
+    error_from,
+)
 from splashpy.protocol import (
     Command,
     Counted,
-    Done,
-    EngineHello,
     Event,
     Failure,
     Generate,
     Load,
-    LoadProgress,
-    Memory,
+    Log,
     Ready,
     Tokens,
 )
 from splashpy.server.errors import ApiError, engine_away, from_failure
 from splashpy.server.questions import Answer, Question, Questions
-from splashpy.server.restarts import WITHIN_SECONDS, Restarts
-from splashpy.server.running import Running, suspects
+from splashpy.server.restarts import SAFE_MODE, WITHIN_SECONDS, Restarts
+from splashpy.server.running import Running
+from splashpy.server.under_way import UnderWay
+from splashpy.server.vitals import Vitals
 
 State = Literal[
     "loading", "ready", "unloading", "unloaded", "recovering", "failed", "draining"
 ]
 _COMING: tuple[State, ...] = ("loading", "recovering", "unloading")
 _STUCK_SECONDS = 30.0  # a host that reads a very long prompt may be silent for a while
-_MOST_DEATHS = 1  # of engines that worked on a request that still begins anew
 
 
 class Engine:
@@ -64,13 +68,10 @@ class Engine:
 
     Attributes:
         facts: what the engine said of the model when it was last loaded.
-        progress: of loading.
-        memory: in use.
-        pid: of the engine's process; 0 where there is none.
+        vitals: what it says of itself.
         problem: why there is no engine, where nobody can expect one soon.
         failed: raises what ends the server: the model was never loaded.
         restarts: deaths so far, and when to give up.
-        replayed: requests that began anew.
         unloads: times the model was given up for want of work.
     """
 
@@ -89,22 +90,20 @@ class Engine:
         self.idle_seconds = idle_seconds
         self._link: EngineLink | None = None
         self._dead: EngineLink | None = None
-        self._running: dict[str, Running] = {}
+        self._running = UnderWay(self.send, self._one_left)
         self._questions = Questions(self.send)
         self._settled = asyncio.Event()
-        self._loaded = self._wanted = False
+        self._loaded = self._wanted = self._safe_mode = False
         self._waiting = 0
         self._next_start: asyncio.TimerHandle | None = None
         self._rest_ends: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._state: State = "loading"
         self.facts: Ready | None = None
-        self.progress = LoadProgress(phase="resolve")
-        self.memory = Memory()
-        self.pid = 0
+        self.vitals = Vitals(asyncio.get_running_loop().time)
         self.problem: ApiError | None = None
         self.restarts = Restarts()
-        self.replayed = self.unloads = 0
+        self.unloads = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -121,6 +120,16 @@ class Engine:
     def context(self) -> int:
         """Tokens of prompt plus answer; 0 before the model is loaded."""
         return self.facts.context_max if self.facts else 0
+
+    @property
+    def replayed(self) -> int:
+        """Requests that began anew at another engine."""
+        return self._running.replayed
+
+    @property
+    def safe_mode(self) -> bool:
+        """Whether it does without kernels, since it died with them."""
+        return self._safe_mode
 
     def start(self) -> None:
         """Begin to load; returns at once."""
@@ -163,14 +172,11 @@ class Engine:
         if self.state == "draining":
             return
         self._enter("draining")
-        for running in list(self._running.values()):
-            if not running.begun:
-                self._drop(running, self.absence())
+        self._running.drop_all(self.absence, begun=False)
 
     def end_all(self) -> None:
         """Nobody waits any longer for what still runs."""
-        for running in list(self._running.values()):
-            self._drop(running, self.absence())
+        self._running.drop_all(self.absence)
 
     async def until_ready(self, seconds: float) -> Ready:
         """Facts about the loaded model; one that was unloaded is loaded again.
@@ -206,8 +212,7 @@ class Engine:
 
     def generate(self, command: Generate) -> Running:
         """Begin a request; follow it with ``next``, end it with ``leave``."""
-        running = Running(command, self.send, self.forget)
-        self._running[command.id] = running
+        running = self._running.begin(command)
         self._wake()
         self._load_again()
         self._hand_over()
@@ -235,12 +240,6 @@ class Engine:
         if self._link is not None:
             self._link.send(command)
 
-    def forget(self, request_id: str) -> None:
-        """Drop what still arrives for a request."""
-        self._running.pop(request_id, None)
-        self._hand_over()
-        self._rest()
-
     # --- what the engine is given -----------------------------------------------------
 
     def _enter(self, state: State) -> None:
@@ -251,28 +250,12 @@ class Engine:
             self._settled.set()
 
     def _hand_over(self) -> None:
-        """Give the engine what it does not have yet.
+        if self._loaded:
+            self._running.hand_over()
 
-        Of those under which an engine died only one at a time: should the next engine
-        die as well, it is known of which. It goes before those that wait, since it was
-        before them already.
-        """
-        if not self._loaded:
-            return
-        alone = any(one.at_engine and one.deaths for one in self._running.values())
-        for running in self._running.values():
-            if running.at_engine or (running.deaths and alone):
-                continue
-            command = running.command
-            if running.deaths:
-                alone = True
-                command = replace(command, foreground=True)
-            running.at_engine = True
-            self.send(command)
-
-    def _drop(self, running: Running, error: ApiError) -> None:
-        running.leave()
-        running.put(error)
+    def _one_left(self) -> None:
+        self._hand_over()
+        self._rest()
 
     # --- what arrives -----------------------------------------------------------------
 
@@ -285,34 +268,25 @@ class Engine:
             else:
                 self._dispatch(arrived)
 
-    def _dispatch(self, event: Event) -> None:  # noqa: C901 - one table
-        running = self._running.get(getattr(event, "id", ""))
+    def _dispatch(self, event: Event) -> None:
+        name = getattr(event, "id", "")
         match event:
+            case _ if self.vitals.take(event):
+                pass
             case Ready():
                 self._became_ready(event)
-            case EngineHello():
-                self.pid = event.pid
-            case LoadProgress():
-                self.progress = event
-            case Memory():
-                self.memory = event
+            case Log(level="warn" | "error"):
+                self._warn(event.text)
             case Counted() | Tokens():
                 self._questions.answer(event)
             case Failure() if event.fatal:
-                # A dying engine reports itself by dying; this says of what.
-                if running is not None:
-                    running.blamed = True
-            case Failure() if not event.id:
+                self._running.blame(name)
+            case Failure() if not name:
                 self._cannot_load(event)
-            case Failure() if running is not None:
-                running.put(from_failure(event, self.context))
-                self.forget(event.id)
-            case Failure() if event.id in self._questions:
-                self._questions.refuse(event.id, from_failure(event, self.context))
-            case _ if running is not None:
-                running.put(event)
-                if isinstance(event, Done):
-                    self.forget(event.id)
+            case Failure() if name in self._questions:
+                self._questions.refuse(name, from_failure(event, self.context))
+            case _ if name in self._running:
+                self._running.take(name, event, self.context)
             case _:
                 pass
 
@@ -327,43 +301,43 @@ class Engine:
         self._rest()
 
     def _refuse_all(self, error: Callable[[], ApiError]) -> None:
-        for running in list(self._running.values()):
-            self._drop(running, error())
+        self._running.drop_all(error)
         self._questions.refuse_all(error)
 
     # --- when it dies -----------------------------------------------------------------
 
     def _lost(self, error: SplashError) -> None:
         self._dead, self._link = self._link, None
-        self._loaded, self.pid = False, 0
+        self._loaded = False
+        self.vitals.gone()
         self._wake()
+        if isinstance(error, EngineStuckError):
+            error = EngineStuckError(f"{error.message}: {error.why}")
         if self.state in ("draining", "failed"):
             self._refuse_all(self.absence)
-        elif not isinstance(error, EngineDiedError) or self.facts is None:
-            # It never worked: starting it again would fail the same way.
+        elif not isinstance(error, EngineDiedError) or self._never_works:
             self._give_up(error)
         else:
-            self._judge(error)
-            self._restart(error)
+            units = self._running.units
+            self._running.judge(error)
+            self._questions.survive(lambda: engine_away(error))
+            self._restart(error, units)
 
-    def _judge(self, error: SplashError) -> None:
-        """Decide who begins anew and who fails."""
-        under_way = list(self._running.values())
-        for running in suspects(under_way):
-            running.deaths += 1
-        for running in under_way:
-            if running.told:
-                self._drop(running, engine_away(error))
-            elif running.deaths > _MOST_DEATHS:
-                self._drop(running, _poisoned(error))
-            elif running.at_engine:
-                running.begin_anew()
-                self.replayed += 1
-        self._questions.survive(lambda: engine_away(error))
+    @property
+    def _never_works(self) -> bool:
+        """Whether starting it again would fail the same way.
 
-    def _restart(self, error: SplashError) -> None:
+        An engine that dies while it loads may do so of its own kernels.
+        """
+        return self.facts is None and not self._uses_kernels
+
+    @property
+    def _uses_kernels(self) -> bool:
+        return self.vitals.kernels and self._load.options.kernels
+
+    def _restart(self, error: SplashError, units: int) -> None:
         loop = asyncio.get_running_loop()
-        wait = self.restarts.after_death(loop.time())
+        wait = self.restarts.after_death(loop.time(), units)
         if wait is None:
             self._end_in_background(self._dead, now=True)
             self.problem = ApiError(
@@ -375,6 +349,11 @@ class Engine:
             self._refuse_all(self.absence)
             self._warn(f"{self.problem.message}; restart the server")
             return
+        if self.restarts.early and self._uses_kernels:
+            options = replace(self._load.options, kernels=False)
+            self._load = replace(self._load, options=options)
+            self._safe_mode = True
+            self._warn(SAFE_MODE)
         self._enter("recovering")
         when = f"in {wait:.0f} s" if wait else "at once"
         self._warn(f"{error.message}; starting it again {when}")
@@ -418,8 +397,8 @@ class Engine:
     def _unload(self) -> None:
         """End the engine's process: that frees its memory for certain."""
         link, self._link = self._link, None
-        self._loaded, self.pid = False, 0
-        self.memory = Memory()
+        self._loaded = False
+        self.vitals.gone()
         if self.state != "draining":
             self._enter("unloading")
         self._end_in_background(link, now=False)
@@ -442,7 +421,7 @@ class Engine:
             self._wanted = True
         elif self.state == "unloaded":
             self._wanted = False
-            self.progress = LoadProgress(phase="resolve")
+            self.vitals.begin_again()
             self._enter("loading")
             self.start()
 
@@ -450,15 +429,6 @@ class Engine:
         if self._rest_ends is not None:
             self._rest_ends.cancel()
             self._rest_ends = None
-
-
-def _poisoned(error: SplashError) -> ApiError:
-    return ApiError(
-        "engine_failed",
-        "the engine died twice while it worked on this request, which is not tried "
-        f"again: {error.message}",
-        status=500,
-    )
 
 
 def new_id(prefix: str, digits: int) -> str:

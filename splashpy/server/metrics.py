@@ -16,6 +16,7 @@ from splashpy.server.outcome import decisions, timings
 PREFIX = "splashpy_"
 _BUCKETS = (*(0.005 * 2**n for n in range(17)), 600.0)
 Labels = tuple[tuple[str, str], ...]
+Gauge = float | dict[Labels, float]
 
 COUNTERS: dict[str, str] = {
     "requests_total": "Requests by endpoint and outcome.",
@@ -123,17 +124,22 @@ class Metrics:
             f"tau {done.spec.tau:.2f}, {done.reason}"
         )
 
-    def render(self, gauges: dict[str, tuple[str, float]], info: dict[str, str]) -> str:
+    def render(self, gauges: dict[str, tuple[str, Gauge]], info: dict[str, str]) -> str:
         """Everything in Prometheus' text format 0.0.4.
 
         Args:
-            gauges: help and present value by name.
+            gauges: help and present value by name; one with labels has several.
             info: labels of the gauge ``info``.
         """
         lines = _family("info", "gauge", "What is running.")
         lines.append(f"{PREFIX}info{_labels(tuple(info.items()))} 1")
         for name, (text, value) in gauges.items():
-            lines += [*_family(name, "gauge", text), f"{PREFIX}{name} {_number(value)}"]
+            values = value if isinstance(value, dict) else {(): value}
+            lines += _family(name, "gauge", text)
+            lines += [
+                f"{PREFIX}{name}{_labels(labels)} {_number(each)}"
+                for labels, each in values.items()
+            ]
         for name, text in COUNTERS.items():
             lines += _family(name, "counter", text)
             counts = self._counts[name] or ({} if name in _LABELLED else {(): 0.0})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from splashpy import wire
 from splashpy.protocol import Ready
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.errors import ApiError
+from splashpy.server.vitals import Vitals
 from splashpy.version import __version__
 
 _PARAMETERS = (
@@ -114,7 +115,7 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
     """``/status``: everything worth knowing about the server now."""
     engine, metrics, settings = endpoint.engine, endpoint.metrics, endpoint.settings
     facts = engine.facts
-    load = engine.progress
+    load = engine.vitals.progress
     return {
         "version": __version__,
         "pid": os.getpid(),
@@ -143,6 +144,7 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
             "waiting": endpoint.waiting,
             "lanes": endpoint.lanes,
             "capacity": settings.max_queue,
+            "phases": asdict(engine.vitals.phases),
         },
         "cache": {
             "hits": int(metrics.total("prefix_cache_hits_total")),
@@ -151,11 +153,7 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
         },
         "speculation": _speculation(endpoint),
         "engine": _engine(endpoint),
-        "memory": {
-            "active_bytes": engine.memory.active,
-            "cache_bytes": engine.memory.cache,
-            "peak_bytes": engine.memory.peak,
-        },
+        "memory": _memory(engine.vitals),
         "http": {"ignored_fields": int(metrics.total("ignored_fields_total"))},
         "last": endpoint.last,
     }
@@ -172,12 +170,33 @@ def _speculation(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
+def _memory(vitals: Vitals) -> dict[str, Any]:
+    memory, now = vitals.memory, vitals.clock()
+    return {
+        "active_bytes": memory.active,
+        "cache_bytes": memory.cache,
+        "peak_bytes": memory.peak,
+        "pressure": memory.pressure,
+        "sheds": [
+            {
+                "seconds_ago": round(now - at, 1),
+                "level": shed.level,
+                "action": shed.action,
+                "bytes": shed.held,
+                "tokens": shed.tokens,
+            }
+            for at, shed in vitals.sheds
+        ],
+    }
+
+
 def _engine(endpoint: Endpoint) -> dict[str, Any]:
     engine = endpoint.engine
     problem = engine.problem
     return {
-        "pid": engine.pid or None,
+        "pid": engine.vitals.pid or None,
         "restarts": engine.restarts.count,
+        "safe_mode": engine.safe_mode,
         "replayed_requests": engine.replayed,
         "unload_after_s": engine.idle_seconds,
         "unloads": engine.unloads,
@@ -224,15 +243,21 @@ def prometheus(endpoint: Endpoint) -> str:
     endpoint.metrics.put("engine_restarts_total", engine.restarts.count)
     endpoint.metrics.put("requests_replayed_total", engine.replayed)
     endpoint.metrics.put("model_unloads_total", engine.unloads)
+    memory = engine.vitals.memory
+    phases = {
+        (("phase", name),): float(count)
+        for name, count in asdict(engine.vitals.phases).items()
+    }
     gauges = {
         "ready": ("1 when requests are answered.", ready),
         "model_loaded": ("1 when the model is in memory.", float(engine.loaded)),
         "queue_waiting": ("Requests that wait.", endpoint.waiting),
         "requests_running": ("Requests the engine works on.", endpoint.running),
         "lanes": ("Requests that may run at a time.", endpoint.lanes),
-        "memory_active_bytes": ("Bytes MLX holds.", engine.memory.active),
-        "memory_peak_bytes": ("Most bytes MLX held.", engine.memory.peak),
-        "memory_cache_bytes": ("Bytes MLX keeps for reuse.", engine.memory.cache),
+        "requests_in_phase": ("Requests at the engine by what they do.", phases),
+        "memory_active_bytes": ("Bytes MLX holds.", memory.active),
+        "memory_peak_bytes": ("Most bytes MLX held.", memory.peak),
+        "memory_cache_bytes": ("Bytes MLX keeps for reuse.", memory.cache),
     }
     info = {"version": __version__, "model": endpoint.settings.model}
     return endpoint.metrics.render(gauges, info)

@@ -201,3 +201,19 @@ def test_silence_is_reported_once_until_the_engine_speaks_again() -> None:
     watch.heard(Pong(), STUCK_SECONDS + 6)
     assert not watch.stuck
     assert watch.fell_silent(2 * STUCK_SECONDS + 6)
+
+
+def test_an_engine_that_says_its_model_hangs_is_stuck_until_it_says_otherwise() -> None:
+    watch = _Watch(0.0)
+    watch.heard(EngineHello(proto=1, version="1", pid=7), 1.0)
+    hanging, well = Pong(stuck="a pass has taken 75 seconds"), Pong()
+    watch.heard(hanging, 3.0)
+    assert watch.fell_silent(3.0) == "a pass has taken 75 seconds"
+    watch.heard(hanging, 5.0)
+    assert not watch.fell_silent(5.0), "it is told once"
+    assert watch.stuck
+    assert not watch.tells(hanging)
+    assert watch.tells(well)
+    watch.heard(well, 7.0)
+    assert not watch.stuck
+    assert not watch.fell_silent(7.0)

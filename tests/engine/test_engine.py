@@ -13,9 +13,11 @@ import tiny
 
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE, Costs
-from splashpy.engine import loading
+from splashpy.engine import loading, memory_watch
 from splashpy.engine.engine import Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
+from splashpy.engine.memory_watch import MemoryWatch
+from splashpy.engine.pulse import UNIT_SECONDS, Pulse
 from splashpy.engine.request import (
     Failed,
     Finished,
@@ -24,7 +26,7 @@ from splashpy.engine.request import (
     Waiting,
 )
 from splashpy.models.target import Forward, Target
-from splashpy.protocol import LoadOptions, LoadProgress
+from splashpy.protocol import LoadOptions, LoadProgress, Log, Phases, Pressure, Shed
 from splashpy.verification.sampling import SamplingParams
 
 
@@ -295,3 +297,62 @@ def test_switching_drafting_off_for_one_request_keeps_the_text(
     without = driver.answer("b", prompt=prompt, draft=False)
     assert tokens(with_drafts) == tokens(without)
     assert all(e.drafted == 0 for e in without if isinstance(e, TokensCommitted))
+
+
+def test_a_computer_short_of_memory_gets_a_text_set_aside_and_it_goes_on_later(
+    driver: Driver, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_watch, "LOOK_SECONDS", 0.0)
+    driver.load(model, no_draft=True)
+    looks = iter(["critical"] * 8)
+
+    def level() -> Pressure:
+        lanes = driver.engine._lanes
+        both = lanes is not None and lanes.phases().total() == 2
+        return next(looks, "normal") if both else "normal"
+
+    driver.engine._memory = MemoryWatch(driver.emit, level)
+    solo = {
+        name: tokens(driver.answer(name, prompt=(first, 2, 3), max_new_tokens=200))
+        for name, first in (("a", 5), ("b", 9))
+    }
+    driver.ask("a", prompt=(5, 2, 3), max_new_tokens=200)
+    driver.ask("b", prompt=(9, 2, 3), max_new_tokens=200)
+    seen: list[Any] = []
+    while sum(isinstance(event, Finished) for event in seen) < 2:
+        seen.append(driver.events.get(timeout=60))
+    (shed,) = [e for e in seen if isinstance(e, Shed) and e.action == "suspend"]
+    assert shed.level == "critical"
+    assert shed.id == "b"
+    assert any(isinstance(e, Phases) and e.suspended for e in seen)
+    for name, expected in solo.items():
+        assert tokens([e for e in seen if getattr(e, "id", "") == name]) == expected
+
+
+def test_a_pass_that_does_not_come_back_is_known_to_other_threads(
+    driver: Driver, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = driver.load(model, no_draft=True)[-1].target
+    now, hanging, free = [0.0], threading.Event(), threading.Event()
+    driver.engine._pulse = Pulse(lambda: now[0])
+    forward = target.forward
+
+    def slow(state: Any, token_ids: Any, *, rows: int) -> Any:
+        now[0] += 0.1
+        if state.length == 40:
+            hanging.set()
+            assert free.wait(60)
+        return forward(state, token_ids, rows=rows)
+
+    monkeypatch.setattr(target, "forward", slow)
+    driver.ask("a", max_new_tokens=40)
+    assert hanging.wait(60)
+    assert driver.engine.overdue() == ""
+    now[0] += UNIT_SECONDS + 1
+    assert "a pass of the model has taken 61 seconds" in driver.engine.overdue()
+    free.set()
+    events = driver.until(Finished)
+    assert len(tokens(events)) == 40
+    assert driver.engine.overdue() == ""
+    (told,) = [e.text for e in events if isinstance(e, Log)]
+    assert told.startswith("slow: writing 1 text(s) took 61.")

@@ -10,7 +10,7 @@ import pytest
 import tiny
 from soak_requests import soak
 
-SECONDS = 30.0  # of each target, and as many for the solo runs; fewer on a busy machine
+SECONDS = 25.0  # of each target, and as many for the solo runs; fewer on a busy machine
 LEAST, MOST = 12, 250
 
 

@@ -21,6 +21,7 @@ from splashpy.protocol import (
     Load,
     LoadOptions,
     Memory,
+    Phases,
     Ready,
 )
 
@@ -39,7 +40,7 @@ class Conversation:
         seen: list[Any] = []
         while not seen or not isinstance(seen[-1], kinds):
             event = self.events.get(timeout=60)
-            if not isinstance(event, Memory):  # comes after a load and an answer
+            if not isinstance(event, Memory | Phases):  # come beside an answer
                 seen.append(event)
         return seen
 

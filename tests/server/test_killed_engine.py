@@ -53,7 +53,7 @@ def test_what_was_sent_stays_right_and_the_rest_comes_out_whole(tmp_path: Path) 
         engine = server.wait_ready().endpoint.engine
         alone = [said(server.post(COMPLETIONS, body)) for body in BODIES]
         story = said(server.post(COMPLETIONS, {**STORY, "max_tokens": 60}))
-        killed, begun = engine.pid, threading.Event()
+        killed, begun = engine.vitals.pid, threading.Event()
 
         def heard(answer: bytes) -> None:
             # Stopped first, so that the others are under way when it is killed.

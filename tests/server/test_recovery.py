@@ -265,7 +265,7 @@ def test_waits_grow_up_to_a_limit_and_end_at_too_many_deaths(
         deaths.append(now)
         recent = sum(now - death < WITHIN_SECONDS for death in deaths)
 
-        wait = restarts.after_death(now)
+        wait = restarts.after_death(now, 9)
 
         assert (wait is None) == (recent >= MOST_DEATHS)
         if wait is not None:

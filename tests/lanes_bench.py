@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes of a tiny target, stepped by hand, and the same requests alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import tiny
+
+from splashpy.cache.prefix import PrefixCache
+from splashpy.drafting.drafter import Drafter
+from splashpy.drafting.pace import FREE
+from splashpy.drafting.plain import PlainDrafter
+from splashpy.engine.generation import generate
+from splashpy.engine.lanes import Lanes
+from splashpy.engine.ledger import Ledger
+from splashpy.engine.request import (
+    EngineEvent,
+    Failed,
+    Finished,
+    GenerationRequest,
+    TokensCommitted,
+)
+from splashpy.engine.task import Means, Task
+from splashpy.engine.widths import Widths
+from splashpy.models.target import MlxLmTarget
+from splashpy.verification.sampling import SamplingParams
+
+GREEDY = SamplingParams()
+
+
+def ask(name: str, prompt: Iterable[int], **fields: Any) -> GenerationRequest:
+    return GenerationRequest(
+        id=name,
+        token_ids=tuple(prompt),
+        **{"sampling": GREEDY, "seed": 5, "max_new_tokens": 20, **fields},
+    )
+
+
+@dataclass
+class Bench:
+    """Lanes and all their events, in order."""
+
+    target: MlxLmTarget
+    most: int = 4
+    cache: PrefixCache | None = None
+    ledger: Ledger | None = None
+    clock: Callable[[], float] = perf_counter
+    events: list[EngineEvent] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.lanes = Lanes(
+            self.target,
+            Widths(FREE),
+            most=self.most,
+            ledger=self.ledger,
+            clock=self.clock,
+        )
+
+    def admit(self, request: GenerationRequest, drafter: Drafter | None = None) -> Task:
+        task = Task(
+            request,
+            Means(self.target, drafter or PlainDrafter(), self.cache, self.clock),
+            lambda: request.id in self.gone,
+            share=self.lanes.share,
+        )
+        self.lanes.admit(task)
+        return task
+
+    def step(self) -> list[EngineEvent]:
+        new = list(self.lanes.step(alone=True))
+        self.events += new
+        return new
+
+    def finish(self) -> None:
+        while self.lanes.busy:
+            self.step()
+
+    def tokens(self, name: str) -> list[int]:
+        return [
+            token
+            for event in self.events
+            if isinstance(event, TokensCommitted) and event.id == name
+            for token in event.token_ids
+        ]
+
+    def end(self, name: str) -> Finished | Failed:
+        ends = [e for e in self.events if isinstance(e, Finished | Failed)]
+        (event,) = [e for e in ends if e.id == name]
+        return event
+
+
+def alone(target: MlxLmTarget, request: GenerationRequest) -> list[int]:
+    events = generate(request, target, PlainDrafter(), None, cancelled=lambda: False)
+    cycles = [event for event in events if isinstance(event, TokensCommitted)]
+    return [token for cycle in cycles for token in cycle.token_ids]
+
+
+def scripted(
+    target: MlxLmTarget, request: GenerationRequest, lengths: Iterator[int]
+) -> tiny.ScriptedDrafter:
+    truth = alone(target, request)
+    return tiny.ScriptedDrafter(truth, len(request.token_ids), lengths, block_size=4)
