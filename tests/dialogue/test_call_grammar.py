@@ -12,6 +12,8 @@ from typing import Any
 import jsonschema
 import pytest
 import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tools_kit import Read
 
 from splashpy.dialogue.grammars import Grammars
@@ -236,6 +238,35 @@ def test_markers_within_a_value_are_neither_tokens_nor_text(
     assert grammar.allows([marker or 0, end or 0]) == [False, False]
     spelled = tokenizer.encode_literal("</function>\n")
     assert grammar.legal(spelled) < len(spelled)
+
+
+SAID = ("string", "object", "array", "integer", "null", "a", "^", "[", "é", "")
+KEYS = ("type", "properties", "required", "items", "enum", "const", "anyOf", "allOf")
+KEYS += ("$ref", "$defs", "pattern", "minLength", "maxLength", "additionalProperties")
+KEYS += ("#/$defs/a", "#/properties/a", "#", "minimum", "multipleOf", "oneOf")
+WORDS = st.sampled_from((*SAID, *KEYS))
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-2, 2) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("name", ["qwen3_coder", "json_tools", "gemma4", "pythonic"])
+@settings(max_examples=30)
+@given(junk=JUNK, strict=st.booleans())
+def test_no_schema_is_too_strange(
+    grammars_of: Callable[..., Grammars], name: str, junk: Any, *, strict: bool
+) -> None:
+    form = named_format(name)
+    offered = offered_tools([tool("odd", {"properties": junk}, strict=strict)])
+    asked = CallRules(form=form, tools=offered, said=form.frame.head("odd"))
+    try:
+        grammar = grammars_of(form).compile_calls(asked)
+    except ConstraintError:
+        assert strict
+    else:
+        assert any(grammar.allows(range(256)))
 
 
 HARD = {"type": "object", "properties": {"a": {"$ref": "https://example.com/a"}}}

@@ -8,12 +8,13 @@ the notation still is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from splashpy.dialogue.tools.formats import ToolFormat
-from splashpy.dialogue.tools.lark import LarkRules
+from splashpy.dialogue.tools.lark import LarkRules, UnwritableError
 from splashpy.dialogue.tools.literal_rules import LiteralRules
 from splashpy.dialogue.tools.notation import JsonObject, Literals, Tagged
 from splashpy.dialogue.tools.schema import ToolSchemas, member, types_in
@@ -30,6 +31,7 @@ Care = Literal["exact", "loose", "none"]
 """How much of a schema is kept: all; what a grammar can say; nothing."""
 
 CARES: tuple[Care, ...] = ("exact", "loose", "none")
+_KEY = re.compile(r"[^\s<>=\"']{1,128}")
 _ANY_KEY = r"/[^\s<>=\"'{}\[\]:,|]{1,64}/"
 _INDEX = "/[0-9]{1,3}/"
 _BREAKS = r"/\n{0,2}/"
@@ -119,7 +121,7 @@ def _arguments(rules: LarkRules, form: ToolFormat, tool: OfferedTool) -> str:
     notation = form.frame.arguments
     if isinstance(notation, JsonObject):
         schema = tool.parameters if tool.care != "none" else {}
-        return rules.schema({"type": "object", **schema}, _options(tool))
+        return rules.schema({**schema, "type": "object"}, _options(tool))
     if isinstance(notation, Literals):
         schema = tool.parameters if tool.care != "none" else {}
         return LiteralRules(rules, notation, schema).arguments()
@@ -155,6 +157,8 @@ def _free(rules: LarkRules, notation: Tagged, tool: OfferedTool) -> str:
 def _tagged_argument(
     rules: LarkRules, notation: Tagged, tool: OfferedTool, key: str
 ) -> str:
+    if not _KEY.fullmatch(key):
+        raise UnwritableError(f"{key!r} is no name of an argument here")
     schema = referred(member(tool.parameters, key), tool.parameters)
     types = types_in(member(tool.parameters, key), tool.parameters)
     head = notation.key.replace("{key}", key).replace("{type}", type_word(types))

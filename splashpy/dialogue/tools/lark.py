@@ -69,7 +69,7 @@ class LarkRules:
 
     def schema(self, schema: Mapping[str, Any], options: Mapping[str, Any]) -> str:
         """Words for a JSON value of a schema."""
-        text = json.dumps({"x-guidance": options, **schema}, ensure_ascii=False)
+        text = json.dumps({**schema, "x-guidance": options}, ensure_ascii=False)
         return self.rule(f"%json {text}")
 
     def members(
