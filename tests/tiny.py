@@ -223,7 +223,8 @@ def write_terse(
     """
     network = model(model_type, **changes)
     head = find_text_model(network).lm_head
-    said = (mx.arange(VOCAB) >= 70) & (mx.arange(VOCAB) < 70 + words)
+    ids = mx.arange(head.weight.shape[0])
+    said = (ids >= 70) & (ids < 70 + words)
     head.weight = mx.where(said[:, None], 4 * head.weight, 0)
     return _write(directory, network, config(model_type, **changes))
 

@@ -62,6 +62,8 @@ def normalise_tools(
 ) -> list[dict[str, Any]] | None:
     """Tools as a list; None where there are none, so that ``[]`` means no tools.
 
+    Whether a tool is strict is not the model's business, so it is left out.
+
     Raises:
         UsageError: a tool is not an object.
     """
@@ -71,7 +73,15 @@ def normalise_tools(
                 f"tool {number} is a {type(tool).__name__}, not an object",
                 fix=('write a tool as {"type": "function", "function": {…}}',),
             )
-    return [dict(tool) for tool in tools] if tools else None
+    return [_shown(tool) for tool in tools] if tools else None
+
+
+def _shown(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = tool.get("function")
+    if not isinstance(function, Mapping) or "strict" not in function:
+        return dict(tool)
+    shown = {key: value for key, value in function.items() if key != "strict"}
+    return {**tool, "function": shown}
 
 
 def fit(messages: Sequence[Message], acceptance: Acceptance) -> list[Message]:

@@ -11,30 +11,24 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from splashpy.dialogue.tokenizer import Tokenizer
+from splashpy.dialogue.tools.call_grammar import CARES, CallRules, OfferedTool
+from splashpy.dialogue.tools.lark import UnwritableError
+from splashpy.dialogue.tools.value_rules import JSON_OPTIONS, LOOSE_OPTIONS
 from splashpy.errors import ConstraintError
 from splashpy.protocol import Constraint
 from splashpy.verification.grammar import Grammar
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
-    from llguidance._lib import JsonCompileOptions
 
 LONGEST = 1 << 20  # characters of one source
 _KEPT = 32  # compiled grammars
 _LONGEST_REASON = 300  # characters; the library may quote the whole source
-
-_WHITE_SPACE: JsonCompileOptions = {"whitespace_pattern": "[ \\n\\r\\t]{0,32}"}
-"""A small model may indent for ever where nothing forbids it."""
-
-_LOOSE: JsonCompileOptions = {
-    **_WHITE_SPACE,
-    "lenient": True,
-    "coerce_one_of": True,
-}
-"""For schemas that say what no grammar can; ``oneOf`` becomes ``anyOf``."""
 
 _FORMATS: dict[str, Literal["regex", "choice", "lark", "gbnf"]] = {
     "regex": "regex",
@@ -59,25 +53,76 @@ class Grammars:
     def compile(
         self,
         constraint: Constraint,
-        after: int | None = None,
+        after: Sequence[int] = (),
         instead: int | None = None,
+        calls: CallRules | None = None,
     ) -> Grammar:
         """The beginning of an answer under a constraint.
 
         Args:
             constraint: what the answer must look like.
-            after: the token that ends the reasoning before it.
-            instead: a token the answer may begin with, to go on freely.
+            after: tokens that come before it.
+            instead: a token the answer may begin with, to go on otherwise.
+            calls: how it goes on; None: freely.
 
         Raises:
             ConstraintError: it is not understood, too long or too complex.
         """
+        following = self._matcher_of_calls(calls) if calls is not None else None
+        matcher = self._kept(constraint)
+        vocab_size = self._tokenizer.vocab_size
+        return Grammar(matcher, vocab_size, after, instead, following)
+
+    def compile_calls(self, calls: CallRules, after: Sequence[int] = ()) -> Grammar:
+        """The beginning of an answer, or of its end, that consists of calls.
+
+        Args:
+            calls: what they must look like.
+            after: tokens that come before them.
+
+        Raises:
+            ConstraintError: the schema of a strict tool cannot be kept.
+        """
+        matcher = self._matcher_of_calls(calls)
+        return Grammar(matcher, self._tokenizer.vocab_size, after)
+
+    def _kept(self, constraint: Constraint) -> LLMatcher:
+        """A matcher at its beginning, compiled the first time."""
         matcher = self._compiled.pop(constraint, None) or self._matcher(constraint)
         self._compiled[constraint] = matcher
         if len(self._compiled) > _KEPT:
             self._compiled.popitem(last=False)
-        vocab_size = self._tokenizer.vocab_size
-        return Grammar(matcher.deep_copy(), vocab_size, after, instead)
+        return matcher.deep_copy()
+
+    def _matcher_of_calls(self, calls: CallRules) -> LLMatcher:
+        """With as much of every schema as a grammar can hold."""
+        try:
+            return self._kept(self._written(calls))
+        except (ConstraintError, UnwritableError):
+            tools = tuple(self._careful(calls, tool) for tool in calls.tools)
+        return self._kept(self._written(replace(calls, tools=tools)))
+
+    def _careful(self, calls: CallRules, tool: OfferedTool) -> OfferedTool:
+        """A tool with the care its schema can be given."""
+        why = ""
+        for care in CARES[:2] if tool.strict else CARES:
+            found = replace(tool, care=care)
+            try:
+                self._matcher(self._written(replace(calls, tools=(found,))))
+            except (ConstraintError, UnwritableError) as error:
+                why = why or getattr(error, "why", "") or str(error)
+            else:
+                return found
+        raise ConstraintError(
+            f"calls of {tool.name} cannot be held to its parameters",
+            why=why,
+            fix=["simplify them", 'set "strict" to false'],
+        )
+
+    def _written(self, calls: CallRules) -> Constraint:
+        tokenizer = self._tokenizer
+        text = calls.text(tokenizer.control_id, tokenizer.eos_token_ids)
+        return Constraint(kind="lark", text=text)
 
     def _matcher(self, constraint: Constraint) -> LLMatcher:
         from llguidance import LLMatcher  # noqa: PLC0415 - few answers need it
@@ -97,7 +142,7 @@ class Grammars:
 
         if self._vocabulary is None:
             self._vocabulary = LLTokenizer(
-                self._tokenizer.definition,
+                self._tokenizer.definition(),
                 n_vocab=self._tokenizer.vocab_size,
                 eos_token=sorted(self._tokenizer.eos_token_ids),
                 slices=LLTokenizer.json_slices(),
@@ -117,7 +162,7 @@ def _definition(constraint: Constraint, *, loose: bool = False) -> str:
         if constraint.kind in ("json_object", "json_schema"):
             schema = '{"type": "object"}' if constraint.kind == "json_object" else text
             json.loads(schema)
-            choices = _LOOSE if loose else _WHITE_SPACE
+            choices: Any = LOOSE_OPTIONS if loose else JSON_OPTIONS
             return LLMatcher.grammar_from_json_schema(schema, defaults=choices)
         if constraint.kind == "choice":
             _check_choices(json.loads(text))

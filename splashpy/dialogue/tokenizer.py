@@ -85,10 +85,15 @@ class Tokenizer:
             token_id for text in special if (token_id := self.id_of(text)) is not None
         )
 
-    @property
     def definition(self) -> str:
-        """The contents of ``tokenizer.json`` as read, for other libraries."""
-        return self._plain.to_str()
+        """The contents of ``tokenizer.json``, with control tokens flagged as special.
+
+        For a library that would take those without the flag for ordinary text.
+        """
+        content = json.loads(self._plain.to_str())
+        for token in content["added_tokens"]:
+            token["special"] = token["special"] or token["content"] in self.controls
+        return json.dumps(content, ensure_ascii=False)
 
     @classmethod
     def from_directory(

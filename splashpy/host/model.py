@@ -29,11 +29,11 @@ from splashpy.dialogue.sections import (
 )
 from splashpy.dialogue.template import ChatTemplate
 from splashpy.dialogue.tokenizer import Tokenizer
-from splashpy.dialogue.tools.calling import Calling, Choice
 from splashpy.dialogue.tools.formats import ToolFormat, find_format
 from splashpy.dialogue.turn import Turn
 from splashpy.engine.request import GenerationRequest
 from splashpy.errors import ConstraintError, UsageError
+from splashpy.host.calls import Calls
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import Sampling
 from splashpy.verification.grammar import Grammar
@@ -59,6 +59,7 @@ class Speech:
         infill_tokens: its tokens for filling gaps; None where it has none.
         sections: headers within its answers; None where it has none.
         grammars: what answers may be made to look like.
+        calls: how it is made to call tools.
     """
 
     tokenizer: Tokenizer
@@ -70,8 +71,10 @@ class Speech:
     infill_tokens: InfillTokens | None = None
     sections: Sections | None = None
     grammars: Grammars = field(init=False)
+    calls: Calls = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "calls", Calls(self.tokenizer, self.tool_format))
         object.__setattr__(self, "grammars", Grammars(self.tokenizer))
 
     @classmethod
@@ -146,27 +149,6 @@ class Speech:
             return self._of_ids(command.prompt_ids)
         return self._conversation(command)
 
-    def forced_words(self, command: protocol.Generate) -> tuple[str, ...]:
-        """What the answer is made to begin with, for ``prompt.force``; empty: nothing.
-
-        Raises:
-            UsageError: a call is required of a model whose calls cannot be read.
-        """
-        if command.tool_choice != "required":
-            return ()
-        if self.tool_format is None:
-            raise UsageError(
-                "this model calls no tools, so a call cannot be required of it",
-                why="its chat template shows no tools, or in a format not known here",
-                fix=('leave "tool_choice" out',),
-            )
-        named = [command.tool_name] if command.tool_name else _names(command.tools)
-        before, _, after = self.tool_format.forced.partition("{name}")
-        unescaped = [part.replace("{{", "{") for part in (before, after)]
-        if len(named) == 1:
-            return (unescaped[0], named[0], unescaped[1])
-        return (unescaped[0],)
-
     def marks(self, command: protocol.Generate, prompt: Prompt) -> Marks:
         """The places of a prompt; nothing is known where it is no conversation."""
         if not command.messages:
@@ -184,7 +166,7 @@ class Speech:
             splitter=self._splitter(command, prompt),
             stops=command.sampling.stop,
             end_ids=end_ids,
-            calling=self._calling(command),
+            calling=self.calls.reader(command, prompt),
         )
 
     def _splitter(
@@ -192,7 +174,7 @@ class Speech:
     ) -> ChannelSplitter | SectionSplitter:
         if command.messages and self.sections is not None:
             begun = begun_by(self.sections, prompt.text)
-            begun = "call" if self.forced_words(command) else begun
+            begun = "call" if self.calls.begun(command, prompt) else begun
             return SectionSplitter(self.sections, begun)
         tags = None
         if command.messages:
@@ -205,21 +187,36 @@ class Speech:
         Raises:
             ConstraintError: it cannot be used, or not after this prompt.
         """
-        if command.constraint is None or self.forced_words(command):
+        constraint, calls = command.constraint, self.calls.rules(command, prompt)
+        if constraint is None and calls is None:
             return None
-        after = None
-        if prompt.opens_reasoning:
-            tags = reasoning_tags(self.tokenizer, self.template)
-            after = tags.close_id if tags else None
-            if after is None:
-                raise ConstraintError(
-                    "the answer cannot be constrained while the model reasons",
-                    why="its vocabulary has no token that ends the reasoning",
-                    fix=["switch reasoning off for this request"],
-                )
-        return self.grammars.compile(
-            command.constraint, after, self._call_token(command)
-        )
+        after = self._reasoning_end(prompt)
+        if calls is not None and self.calls.forced_words(command):
+            return self.grammars.compile_calls(calls, after)
+        token = self.calls.opening_token(command)
+        if constraint is not None:
+            return self.grammars.compile(constraint, after, token, calls)
+        assert calls is not None
+        assert token is not None
+        return self.grammars.compile_calls(calls, (*after, token))
+
+    def _reasoning_end(self, prompt: Prompt) -> tuple[int, ...]:
+        """The token that has to come before the answer proper."""
+        if not prompt.opens_reasoning:
+            return ()
+        token_id = self._reasoning_end_id
+        if token_id is None:
+            raise ConstraintError(
+                "the answer cannot be constrained while the model reasons",
+                why="its vocabulary has no token that ends the reasoning",
+                fix=["switch reasoning off for this request"],
+            )
+        return (token_id,)
+
+    @property
+    def _reasoning_end_id(self) -> int | None:
+        tags = reasoning_tags(self.tokenizer, self.template)
+        return tags.close_id if tags else None
 
     def reasoning_limit(
         self, command: protocol.Generate, prompt: Prompt
@@ -259,34 +256,6 @@ class Speech:
             ends |= gap.ends
         return ends
 
-    def banned_ids(self, command: protocol.Generate) -> tuple[int, ...]:
-        """Tokens the answer must not hold: the one that begins a call, if forbidden."""
-        form = self.tool_format
-        if command.tool_choice != "none" or not command.tools or form is None:
-            return ()
-        token_id = self.tokenizer.control_id(form.region[0])
-        return () if token_id is None else (token_id,)
-
-    def _call_token(self, command: protocol.Generate) -> int | None:
-        """The token a constrained answer may begin with to be a call instead.
-
-        None where no call may be the answer.
-
-        Raises:
-            ConstraintError: no single token begins a call.
-        """
-        form = self.tool_format
-        if not command.tools or command.tool_choice == "none" or form is None:
-            return None
-        token_id = self.tokenizer.control_id(form.region[0])
-        if token_id is None:
-            raise ConstraintError(
-                "the answer cannot be constrained while tools may be called",
-                why="this model begins a call with no token of its own",
-                fix=['set "tool_choice" to "none", or leave the tools out'],
-            )
-        return token_id
-
     def _conversation(self, command: protocol.Generate | protocol.Count) -> Prompt:
         arguments: dict[str, Any] = {
             "tools": command.tools,
@@ -301,8 +270,10 @@ class Speech:
                 *parts, **arguments, generation_prompt=generation_prompt
             )
         prompt = build_prompt(*parts, **arguments)
-        words = self.forced_words(command)
-        return force(self.tokenizer, self.template, prompt, words) if words else prompt
+        words = self.calls.forced_words(command)
+        if not words or (prompt.opens_reasoning and self._reasoning_end_id is not None):
+            return prompt
+        return force(self.tokenizer, self.template, prompt, words)
 
     def _options(self, command: protocol.Generate | protocol.Count) -> dict[str, Any]:
         return {**self.template.effort.choose(command.effort), **command.options}
@@ -317,22 +288,6 @@ class Speech:
             )
         text = self.tokenizer.decode(token_ids, skip_special_tokens=False)
         return Prompt(token_ids, text)
-
-    def _calling(self, command: protocol.Generate) -> Calling | None:
-        offered = bool(command.tools) and command.tool_choice != "none"
-        if self.tool_format is None or not offered:
-            return None
-        choice = Choice(
-            single=not command.parallel_tool_calls,
-            forced="".join(self.forced_words(command)),
-        )
-        return Calling(self.tokenizer, self.tool_format, command.tools, choice)
-
-
-def _names(tools: tuple[dict[str, Any], ...]) -> list[str]:
-    functions = [tool.get("function", tool) for tool in tools]
-    names = [f.get("name") for f in functions if isinstance(f, dict)]
-    return [name for name in names if isinstance(name, str)]
 
 
 def resolve_request(
@@ -352,7 +307,7 @@ def resolve_request(
     if not sampling.ignore_eos:
         stops |= speech.stop_ids(command, prompt)
     seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
-    banned = tuple((token_id, _BAN) for token_id in speech.banned_ids(command))
+    banned = tuple((token_id, _BAN) for token_id in speech.calls.banned_ids(command))
     sampling = replace(sampling, logit_bias=sampling.logit_bias + banned)
     return GenerationRequest(
         id=command.id,

@@ -171,8 +171,8 @@ class Answering:
             raise TooLongError(error.tokens, error.context, self._ask.param) from None
         except ApiError as error:
             constraint = running.command.constraint
-            if error.code == "unsupported_schema" and constraint is not None:
-                error.param = constraint.place
+            if error.code == "unsupported_schema":
+                error.param = constraint.place if constraint else "tools"
             raise
         if event is not None:
             running.put_back(event)

@@ -102,12 +102,7 @@ def _offer(body: Fields) -> Offer:
     for tool in body.objects("tools"):
         if tool.text("type", "custom") != "custom":
             continue  # run by Anthropic's own servers
-        name = tool.text("name")
-        if not name:
-            place = tool.where("name")
-            raise ApiError("invalid_value", f"{place} is missing", param=place)
-        schema = tool.raw("input_schema")
-        tools.append(function_tool(name, tool.raw("description"), schema))
+        tools.append(function_tool(tool, "input_schema"))
     choice = body.object("tool_choice")
     kind = choice.text("type", "auto")
     words: dict[str, ToolChoice] = {"any": "required", "tool": "required"}

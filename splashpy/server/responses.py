@@ -29,6 +29,7 @@ from splashpy.server.tools import (
     check_offer,
     function_tool,
     read_choice,
+    tool_name,
 )
 
 
@@ -181,12 +182,7 @@ def _offer(body: Fields, names: ToolNames) -> Offer:
 
 
 def _function(tool: Fields, namespace: str, names: ToolNames) -> dict[str, Any]:
-    name = tool.text("name")
-    if not name:
-        place = tool.where("name")
-        raise ApiError("invalid_value", f"{place} is missing", param=place)
-    flat = names.flat(name, namespace)
-    return function_tool(flat, tool.raw("description"), tool.raw("parameters"))
+    return function_tool(tool, name=names.flat(tool_name(tool), namespace))
 
 
 def input_messages(body: Fields) -> list[dict[str, Any]]:

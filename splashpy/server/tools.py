@@ -40,7 +40,7 @@ def read_offer(body: Fields) -> Offer:
         ApiError: a tool without a name, or a call required where there is no tool.
     """
     tools = [item for item in map(_tool, body.objects("tools")) if item]
-    tools += [_function(item) for item in body.objects("functions")]
+    tools += [function_tool(item) for item in body.objects("functions")]
     choice = body.raw("tool_choice")
     if choice is None:
         choice = body.raw("function_call")
@@ -96,13 +96,40 @@ def check_offer(offer: Offer) -> None:
         )
 
 
-def function_tool(name: str, description: Any, parameters: Any) -> dict[str, Any]:
-    """A tool in the form templates read; absent parts are left out."""
-    function: dict[str, Any] = {"name": name}
+def function_tool(
+    tool: Fields, parameters: str = "parameters", *, name: str = ""
+) -> dict[str, Any]:
+    """A tool in the form templates read; absent parts are left out.
+
+    Args:
+        tool: as a client wrote it, in one object.
+        parameters: the field that holds the schema of its arguments.
+        name: its name; empty: as it says itself.
+
+    Raises:
+        ApiError: it has no name.
+    """
+    function: dict[str, Any] = {"name": name or tool_name(tool)}
+    description, schema = tool.raw("description"), tool.raw(parameters)
     if isinstance(description, str):
         function["description"] = description
-    function["parameters"] = parameters if isinstance(parameters, dict) else {}
+    function["parameters"] = schema if isinstance(schema, dict) else {}
+    if tool.raw("strict") is True:
+        function["strict"] = True
     return {"type": "function", "function": function}
+
+
+def tool_name(tool: Fields) -> str:
+    """The name of a tool.
+
+    Raises:
+        ApiError: it has none.
+    """
+    name = tool.text("name")
+    if not name:
+        place = tool.where("name")
+        raise ApiError("invalid_value", f"{place} is missing", param=place)
+    return name
 
 
 def _tool(tool: Fields) -> dict[str, Any] | None:
@@ -110,21 +137,7 @@ def _tool(tool: Fields) -> dict[str, Any] | None:
     kind = tool.text("type", "function")
     if kind != "function":
         return None
-    function = tool.object("function") if tool.has("function") else tool
-    if not function.text("name"):
-        raise ApiError(
-            "invalid_value",
-            f"{function.where('name')} is missing",
-            param=function.where("name"),
-        )
-    if tool.has("function"):
-        return {"type": "function", "function": tool.mapping("function")}
-    return _function(tool)
-
-
-def _function(tool: Fields) -> dict[str, Any]:
-    name = tool.text("name")
-    if not name:
-        place = tool.where("name")
-        raise ApiError("invalid_value", f"{place} is missing", param=place)
-    return function_tool(name, tool.raw("description"), tool.raw("parameters"))
+    if not tool.has("function"):
+        return function_tool(tool)
+    tool_name(tool.object("function"))
+    return {"type": "function", "function": tool.mapping("function")}

@@ -6,7 +6,8 @@ one plain decoding under the same grammar writes. Drafts may be chosen with the 
 in mind, which only saves rows that could not be accepted.
 
 A model that reasons first does so freely: the grammar begins after the token that ends
-its reasoning.
+its reasoning. Where only the calls of an answer are bound, it begins after the token
+that begins a call.
 
 Shapes: K drafted tokens, V vocabulary, W = ceil(V / 32) words of a bit per token.
 Source: the parser and its masks are llguidance's (MIT).
@@ -36,40 +37,44 @@ class Grammar:
     Args:
         matcher: of the grammar, at the answer's beginning; owned from here on.
         vocab_size: tokens the matcher knows.
-        after: the token that ends the reasoning; None where the answer has begun.
-        instead: a token an answer may begin with instead, and then goes on freely;
-            None where it may not.
+        after: tokens that have to come first, in this order, with anything between
+            them: the one that ends the reasoning, say.
+        instead: a token an answer may begin with instead; None where it may not.
+        calls: of the grammar after ``instead``; None: what follows is free.
     """
 
     def __init__(
         self,
         matcher: LLMatcher,
         vocab_size: int,
-        after: int | None = None,
+        after: Sequence[int] = (),
         instead: int | None = None,
+        calls: LLMatcher | None = None,
     ):
         self._matcher = matcher
         self._vocab_size = vocab_size
-        self._after = after
+        self._after = tuple(after)
         self._instead = instead
+        self._calls = calls
         self._left = False  # the answer began with something else
 
     def fork(self) -> Grammar:
         """An independent copy."""
-        matcher = self._matcher.deep_copy()
-        copy = Grammar(matcher, self._vocab_size, self._after, self._instead)
+        matcher, calls = self._matcher.deep_copy(), self._calls
+        calls = calls.deep_copy() if calls is not None else None
+        copy = Grammar(matcher, self._vocab_size, self._after, self._instead, calls)
         copy._left = self._left
         return copy
 
     @property
     def finished(self) -> bool:
         """Whether nothing may follow but an end token."""
-        bound = self._after is None and not self._left
+        bound = not self._after and not self._left
         return bound and self._matcher.is_stopped()
 
     def free(self, rows: int) -> bool:
         """Whether the next rows may be any token, whatever comes in them."""
-        del rows  # any of them may end the reasoning
+        del rows  # any of them may be what the grammar begins after
         return self._left
 
     def consume(self, token_ids: Sequence[int]) -> int:
@@ -86,18 +91,19 @@ class Grammar:
 
     def legal(self, token_ids: Sequence[int]) -> int:
         """How many of the tokens may follow, one after the other."""
-        free = 0
-        if self._after is not None:
-            if self._after not in token_ids:
-                return len(token_ids)
-            free = token_ids.index(self._after) + 1
-        if self._left or list(token_ids[free : free + 1]) == [self._instead]:
+        free, bound = self._begun(token_ids)
+        if self._left or not bound:
             return len(token_ids)
-        return free + self._matcher.validate_tokens(list(token_ids[free:]))
+        matcher = self._matcher
+        if list(token_ids[free : free + 1]) == [self._instead]:
+            if self._calls is None:
+                return len(token_ids)
+            free, matcher = free + 1, self._calls
+        return free + matcher.validate_tokens(list(token_ids[free:]))
 
     def forced(self) -> list[int]:
         """Tokens that must follow as they are usually written; often none."""
-        open_ = self._after is not None or self._left or self._instead is not None
+        open_ = bool(self._after) or self._left or self._instead is not None
         if open_ or self.finished:
             return []
         return self._matcher.compute_ff_tokens()
@@ -146,13 +152,23 @@ class Grammar:
         """
         return restrict(logits, self.masks(drafts))
 
+    def _begun(self, token_ids: Sequence[int]) -> tuple[int, bool]:
+        """How many of the tokens come before the grammar, and whether it begins."""
+        free = 0
+        for wanted in self._after:
+            if wanted not in token_ids[free:]:
+                return len(token_ids), False
+            free = token_ids.index(wanted, free) + 1
+        return free, True
+
     def _take(self, token: int) -> None:
         if self._left:
             return
-        if self._after is not None:
-            self._after = None if token == self._after else self._after
+        if self._after:
+            self._after = self._after[token == self._after[0] :]
         elif token == self._instead:
-            self._left = True
+            self._instead, self._left = None, self._calls is None
+            self._matcher = self._calls or self._matcher
         else:
             self._instead = None
             self._matcher.consume_token(token)
@@ -165,7 +181,7 @@ class Grammar:
         return not self.finished
 
     def _fill(self, row: NDArray[np.int32]) -> None:
-        if self._after is not None or self._left:
+        if self._after or self._left:
             return
         self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
         if self._matcher.is_error():
@@ -187,6 +203,8 @@ def restrict(logits: mx.array, masks: NDArray[np.int32]) -> mx.array:
         masks: [K + 1, W] from :meth:`Grammar.masks`; tokens beyond its bits are
             forbidden where any token is.
     """
+    if (masks == _ALL).all():
+        return logits
     rows, vocab = logits.shape
     free = mx.array((masks == _ALL).all(axis=1, keepdims=True))
     words = mx.array(masks.view(np.uint32))[:, :, None] >> mx.arange(

@@ -226,3 +226,9 @@ def bos_tokenizer() -> tokenizers.Tokenizer:
 def byte_definition() -> tokenizers.Tokenizer:
     """A fresh byte tokenizer to be written or changed by a test."""
     return byte_level()
+
+
+@pytest.fixture(scope="session")
+def make_byte_definition() -> Callable[[], tokenizers.Tokenizer]:
+    """Makes byte tokenizers to be changed."""
+    return byte_level

@@ -120,7 +120,7 @@ def test_reasoning_is_free_and_the_answer_is_not(
 ) -> None:
     close = byte_tokenizer.id_of("</think>")
     assert close is not None
-    grammar = grammars.compile(DIGITS, close)
+    grammar = grammars.compile(DIGITS, (close,))
     thought = ids(byte_tokenizer, "so: abc")
     assert grammar.legal(thought) == len(thought)
     rows = grammar.masks([*thought, close, *ids(byte_tokenizer, "12")])

@@ -193,6 +193,20 @@ def test_a_value_may_hold_the_words_of_a_tag() -> None:
     assert read(text, "kimi_k3", step=1).values == [("f", {"text": value})]
 
 
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("gemma4", "<|tool_call>call:f{ratio:1e999}<tool_call|>"),
+        ("pythonic", "<|tool_call_start|>[f(ratio=1e999)]<|tool_call_end|>"),
+    ],
+)
+def test_a_number_no_float_can_be_makes_a_text(form: str, text: str) -> None:
+    found = read(text, form)
+
+    assert found.content == text
+    assert found.calls == []
+
+
 def test_a_call_for_a_tool_that_takes_no_json_is_text() -> None:
     text = "<|channel|>commentary to=python code<|message|>print(1)<|call|> Done."
 

@@ -18,12 +18,23 @@ LIMIT = 300  # seconds; one answer takes a few
 
 
 @pytest.fixture(scope="session")
-def home(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copied(demo: Path) -> Callable[[Path], Path]:
+    """Copies the demo package into a directory, by links where it can."""
+
+    def copy(directory: Path) -> Path:
+        directory.mkdir(parents=True, exist_ok=True)
+        return shutil.copytree(demo, directory / demo.name, copy_function=_link)
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def home(
+    copied: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A SPLASHPY_HOME in which the demo is installed."""
     home = tmp_path_factory.mktemp("demo-home")
-    packages = home / "data" / "packages"
-    packages.mkdir(parents=True)
-    shutil.copytree(demo, packages / demo.name, copy_function=_link)
+    copied(home / "data" / "packages")
     return home
 
 

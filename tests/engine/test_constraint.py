@@ -13,6 +13,8 @@ import tiny
 
 from splashpy.dialogue.grammars import Grammars
 from splashpy.dialogue.tokenizer import Tokenizer
+from splashpy.dialogue.tools.call_grammar import CallRules, offered_tools
+from splashpy.dialogue.tools.formats import named_format
 from splashpy.drafting.combined import CombinedDrafter
 from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.lookup import LookupDrafter
@@ -32,6 +34,11 @@ SCHEMA = {
     "required": ["kind", "legs", "names"],
     "additionalProperties": False,
 }
+CALLS = CallRules(
+    form=named_format("qwen3_coder"),
+    tools=offered_tools([{"name": "f", "parameters": SCHEMA}, {"name": "g"}]),
+    said="<tool_call>\n<function=",
+)
 CONSTRAINTS = {
     "schema": Constraint(kind="json_schema", text=json.dumps(SCHEMA)),
     "object": Constraint(kind="json_object"),
@@ -65,22 +72,28 @@ def drafters(target: MlxLmTarget) -> dict[str, CombinedDrafter | LookupDrafter]:
     }
 
 
+def bound(grammars: Grammars, name: str, token: int) -> Grammar:
+    """An answer bound from its beginning, or after a token it would hold anyway."""
+    if name == "calls":
+        return grammars.compile_calls(CALLS)
+    if name == "later calls":
+        return grammars.compile_calls(CALLS, (token,))
+    return grammars.compile(CONSTRAINTS[name])
+
+
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "seeded"])
-@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("name", [*CONSTRAINTS, "calls", "later calls"])
 def test_drafts_change_no_constrained_text(
     target: MlxLmTarget, grammars: Grammars, run: Callable, name: str, sampled: bool
 ) -> None:
     sampling = (
         SamplingParams(temperature=0.9, top_k=40) if sampled else SamplingParams()
     )
-    options = {
-        "grammar": grammars.compile(CONSTRAINTS[name]),
-        "sampling": sampling,
-        "seeded": sampled,
-        "max_new_tokens": 50,
-    }
+    options = {"sampling": sampling, "seeded": sampled, "max_new_tokens": 50}
+    token = run(target, PlainDrafter(), **options).tokens[5]
+    options["grammar"] = bound(grammars, name, token)
     plain = run(target, PlainDrafter(), **options)
-    assert grammars.compile(CONSTRAINTS[name]).legal(plain.tokens) == len(plain.tokens)
+    assert bound(grammars, name, token).legal(plain.tokens) == len(plain.tokens)
     accepted = 0
     for kind, drafter in drafters(target).items():
         drafted = run(target, drafter, **options)

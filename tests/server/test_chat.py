@@ -177,12 +177,18 @@ def test_parallel_calls_can_be_forbidden(server: Running, script: Script) -> Non
 def test_a_required_call_is_begun_for_the_model(
     server: Running, script: Script, choice: Any
 ) -> None:
-    script.say(CALL.removeprefix("<tool_call>\n<function=look>\n") + "<|im_end|>")
+    script.answers = [
+        Said((CALL.removeprefix("<tool_call>\n<function=look>\n"),)),
+        Said((f"Hm.</think>\n\n{CALL}<|im_end|>",)),
+    ]
 
-    reply = chat(server, tools=TOOLS, tool_choice=choice)
+    for effort in ("none", None):
+        reply = chat(server, tools=TOOLS, tool_choice=choice, reasoning_effort=effort)
 
-    (call,) = reply.json["choices"][0]["message"]["tool_calls"]
-    assert call["function"]["name"] == "look"
+        message = reply.json["choices"][0]["message"]
+        (call,) = message["tool_calls"]
+        assert call["function"]["name"] == "look"
+        assert message.get("reasoning_content", "") == ("" if effort else "Hm.")
 
 
 def test_a_forbidden_call_is_shown_but_its_marker_is_banned(

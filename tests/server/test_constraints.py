@@ -159,15 +159,81 @@ def test_beside_tools_an_answer_of_a_given_form_may_be_a_call_instead(
 
     call, end = (token_of(server, text) for text in ("<tool_call>", "</think>"))
     free, none, forced = (request.grammar for request in script.requests)
-    assert forced is None, "the call was begun for the model"
-    assert free is not None
-    assert none is not None
-    for grammar in (free, none):
+    for grammar, allowed in ((free, True), (none, False), (forced, True)):
+        assert grammar is not None
         grammar.consume([end])
-    assert [grammar.allows([call])[0] for grammar in (free, none)] == [True, False]
+        assert grammar.allows([call]) == [allowed]
+    assert free is not None
     assert free.consume([call, call, 5]) == 3
     assert free.free(9)
     assert not free.finished
+
+
+LOOK = {
+    "type": "object",
+    "properties": {"where": {"enum": ["here", "there"]}},
+    "required": ["where"],
+}
+STRICT = {"type": "function", "name": "look", "parameters": LOOK, "strict": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"messages": MESSAGES, "tools": [{**TOOL, "function": STRICT}]}),
+        (CHAT, {"messages": MESSAGES, "functions": [STRICT]}),
+        (RESPONSES, {"input": "Hi", "tools": [STRICT]}),
+        (
+            ANTHROPIC,
+            {
+                "messages": MESSAGES,
+                "thinking": {"type": "enabled"},
+                "tools": [{"name": "look", "input_schema": LOOK, "strict": True}],
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", [{}, {"json_schema": SCHEMA}], ids=["free", "form"])
+def test_calls_of_a_strict_tool_keep_to_its_schema(
+    server: Running, script: Script, path: str, body: dict[str, Any], form: Any
+) -> None:
+    """The model's marker begins a call; what follows is bound, and the rest is free."""
+    if path in (RESPONSES, ANTHROPIC) and form:
+        form = {"text" if path == RESPONSES else "output_config": {"format": FORMAT}}
+    assert server.post(path, {**body, **form}).status == 200
+
+    (request,) = script.requests
+    grammar = request.grammar
+    assert grammar is not None
+    call, end = (token_of(server, text) for text in ("<tool_call>", "</think>"))
+    assert grammar.consume([5, call, end, call]) == 4
+    good, bad = (
+        server.post(
+            "/tokenize",
+            {"content": f"\n<function=look>\n<parameter=where>\n{where}\n</parameter>"},
+        ).json["tokens"]
+        for where in ("here", "nowhere")
+    )
+    assert grammar.legal(good) == len(good)
+    assert grammar.legal(bad) < len(bad)
+    assert "strict" not in server.post("/apply-template", {**body}).body.decode()
+
+
+def test_a_strict_tool_no_grammar_can_hold_is_refused(
+    server: Running, script: Script
+) -> None:
+    far = {"type": "object", "properties": {"a": {"$ref": "https://example.com/a"}}}
+    function = {"name": "far", "parameters": far}
+    for strict, status in ((True, 400), (False, 200)):
+        tool = {"type": "function", "function": {**function, "strict": strict}}
+        reply = server.post(CHAT, {"messages": MESSAGES, "tools": [tool]})
+        assert reply.status == status
+
+        if strict:
+            error = reply.json["error"]
+            assert (error["code"], error["param"]) == ("unsupported_schema", "tools")
+            assert "far" in error["message"]
+            assert script.requests == []
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from splashpy.dialogue.tools.frames import brace_frame, pair_frame, tag_frame
 from splashpy.dialogue.tools.json_call import HeadedReader, HeadWords, JsonCallReader
 from splashpy.dialogue.tools.literals import BlockReader, braces, python_calls
+from splashpy.dialogue.tools.notation import Frame, Literals, Tagged
 from splashpy.dialogue.tools.pairs import PairReader, PairWords
 from splashpy.dialogue.tools.reader import CallReader
 from splashpy.dialogue.tools.tags import TagReader, TagWords
@@ -40,7 +42,7 @@ class ToolFormat:
         json_too: models of the family also write JSON between the markers.
         tags_too: the same for calls in tags.
         bare: a call without the opening marker begins with this, on a line of its own.
-        forced: what an answer that must be a call begins with; ``{name}`` is its name.
+        frame: how a call that is written for the model, or held to a schema, looks.
         tokens: control tokens no other family has.
     """
 
@@ -48,12 +50,12 @@ class ToolFormat:
     marks: tuple[str, ...]
     region: tuple[str, str]
     reader: MakeReader
+    frame: Frame
     markers: tuple[str, ...] = ()
     keeps_opener: bool = False
     json_too: bool = False
     tags_too: bool = False
     bare: str = ""
-    forced: str = ""
     tokens: tuple[str, ...] = ()
 
     @property
@@ -157,99 +159,129 @@ FORMATS = (
         ("<minimax:tool_call>",),
         _MINIMAX.region,
         lambda writer: TagReader(_MINIMAX, writer),
-        forced='<minimax:tool_call>\n<invoke name="{name}">\n',
+        tag_frame(_MINIMAX, '<invoke name="{}">', '<parameter name="{}">'),
     ),
     ToolFormat(
         "gemma4",
         _GEMMA,
         _GEMMA,
         lambda writer: BlockReader(braces('<|"|>'), _GEMMA, writer),
+        brace_frame(_GEMMA, '<|"|>'),
         markers=('<|"|>',),
-        forced="<|tool_call>call:{name}{{",
     ),
     ToolFormat(
         "function_gemma",
         ("<start_function_call>",),
         _FUNCTION_GEMMA,
         lambda writer: BlockReader(braces("<escape>"), _FUNCTION_GEMMA, writer),
+        brace_frame(_FUNCTION_GEMMA, "<escape>"),
         markers=("<escape>",),
-        forced="<start_function_call>call:{name}{{",
     ),
     ToolFormat(
         "longcat",
         ("<longcat_tool_call>",),
         _LONGCAT.region,
         lambda writer: PairReader(_LONGCAT, writer),
+        pair_frame(_LONGCAT),
         markers=(*_LONGCAT.key, *_LONGCAT.value),
         json_too=True,
-        forced="<longcat_tool_call>{name}\n",
     ),
     ToolFormat(
         "glm47",
         ("<arg_key>",),
         _CALL,
         lambda writer: PairReader(_GLM, writer),
+        pair_frame(_GLM),
         markers=(*_GLM.key, *_GLM.value),
         json_too=True,
-        forced="<tool_call>{name}\n",
     ),
     ToolFormat(
         "pythonic",
         ("<|tool_call_start|>",),
         _PYTHON,
         lambda writer: BlockReader(python_calls, _PYTHON, writer),
-        forced="<|tool_call_start|>[{name}(",
+        Frame(
+            before="<|tool_call_start|>[",
+            after="(",
+            end=")",
+            again=", ",
+            close="]<|tool_call_end|>",
+            arguments=Literals(
+                key="{key}=",
+                inner_key='"{key}": ',
+                quote='"',
+                escapes=True,
+                comma=", ",
+                words=("True", "False", "None"),
+                never=_PYTHON,
+            ),
+        ),
     ),
     ToolFormat(
         "qwen3_coder",
         ("<tool_call>", "<function="),
         _CALL,
         qwen_tags,
+        tag_frame(_QWEN, "<function={}>", "<parameter={}>", alone=True),
         json_too=True,
         bare="<function=",
-        forced="<tool_call>\n<function={name}>\n",
     ),
     ToolFormat(
         "kimi_k2",
         ("<|tool_calls_section_begin|>",),
         _KIMI_SECTION,
         lambda writer: HeadedReader(_KIMI, _KIMI_SECTION, writer),
-        markers=(_KIMI.begin, _KIMI.arguments, _KIMI.end),
-        forced=(
-            "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0"
-            "<|tool_call_argument_begin|>"
+        Frame(
+            before=f"{_KIMI_SECTION[0]}{_KIMI.begin}functions.",
+            after=f":{{index}}{_KIMI.arguments}",
+            end=_KIMI.end,
+            again=f"{_KIMI.begin}functions.",
+            close=_KIMI_SECTION[1],
         ),
+        markers=(_KIMI.begin, _KIMI.arguments, _KIMI.end),
     ),
     ToolFormat(
         "minicpm5",
         ('<function name="', '<param name="'),
         ('<function name="', ""),
         lambda writer: TagReader(_MINICPM, writer),
+        tag_frame(_MINICPM, '<function name="{}">', '<param name="{}">'),
         keeps_opener=True,
-        forced='<function name="{name}">',
     ),
     ToolFormat(
         "mistral",
         ("[TOOL_CALLS]",),
         _MISTRAL_REGION,
         lambda writer: HeadedReader(_MISTRAL, _MISTRAL_REGION, writer),
+        Frame(before="[TOOL_CALLS]", after="[ARGS]", end="", again="[TOOL_CALLS]"),
         markers=("[ARGS]", "[CALL_ID]"),
-        forced="[TOOL_CALLS]{name}[ARGS]",
     ),
     ToolFormat(
         "muse_spark",
         ("<atem:function_calls>",),
         _MUSE.region,
         lambda writer: TagReader(_MUSE, writer),
-        forced='<atem:function_calls>\n<atem:invoke name="{name}">\n',
+        tag_frame(_MUSE, '<atem:invoke name="{}">', '<atem:parameter name="{}">'),
     ),
     ToolFormat(
         "kimi_k3",
         (OPEN, f"{CLOSE}call"),
         XTML_REGION,
         XtmlReader,
+        Frame(
+            before=f'{XTML_REGION[0]}{OPEN}call tool="',
+            after=f'" index="{{index}}"{SEP}',
+            end=f"{CLOSE}call{SEP}",
+            again=f'{OPEN}call tool="',
+            close=XTML_REGION[1],
+            arguments=Tagged(
+                f'{OPEN}argument key="{{key}}" type="{{type}}"{SEP}',
+                f"{CLOSE}argument{SEP}",
+                (OPEN, CLOSE, SEP),
+            ),
+            first=1,
+        ),
         markers=(OPEN, CLOSE, SEP),
-        forced=f'{XTML_REGION[0]}{OPEN}call tool="{{name}}" index="1"{SEP}',
         tokens=(OPEN, CLOSE, SEP, "<|end_of_msg|>"),
     ),
     ToolFormat(
@@ -257,8 +289,12 @@ FORMATS = (
         ("<|channel|>", "<|call|>"),
         _HARMONY_REGION,
         lambda writer: HeadedReader(_HARMONY, _HARMONY_REGION, writer),
+        Frame(
+            before="<|channel|>commentary to=functions.",
+            after="<|constrain|>json<|message|>",
+            end="<|call|>",
+        ),
         markers=("<|channel|>", "<|constrain|>", "<|message|>", "<|call|>"),
-        forced="<|channel|>commentary to=functions.{name}<|constrain|>json<|message|>",
         tokens=("<|channel|>", "<|constrain|>", "<|message|>", "<|call|>"),
     ),
     ToolFormat(
@@ -266,8 +302,13 @@ FORMATS = (
         ("<tool_call>",),
         _CALL,
         json_between(_CALL),
+        Frame(
+            before='<tool_call>\n{"name": "',
+            after='", "arguments": ',
+            end="}\n</tool_call>",
+            again='\n<tool_call>\n{"name": "',
+        ),
         tags_too=True,
-        forced='<tool_call>\n{{"name": "{name}", "arguments": ',
     ),
 )
 

@@ -65,7 +65,10 @@ class BlockReader:
 
     def _read(self) -> None:
         try:
-            calls = self._parse(self._text)
+            calls = [
+                (name, {key: _json(value) for key, value in arguments.items()})
+                for name, arguments in self._parse(self._text)
+            ]
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             self.failed = True
             return
@@ -74,7 +77,7 @@ class BlockReader:
             writer.start(name)
             for key, value in arguments.items():
                 writer.key(key)
-                writer.raw(writer.typed(key, _json(value)))
+                writer.raw(writer.typed(key, value))
             writer.end()
 
 

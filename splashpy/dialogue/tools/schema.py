@@ -29,10 +29,14 @@ class ToolSchemas:
 
     Args:
         tools: OpenAI tool objects, ``{"type": "function", "function": {…}}``.
+
+    Attributes:
+        strict: names of those whose calls have to keep to their schema.
     """
 
     def __init__(self, tools: Iterable[Mapping[str, Any]] = ()) -> None:
         self._parameters: dict[str, Mapping[str, Any]] = {}
+        self.strict: set[str] = set()
         for tool in tools:
             function = tool.get("function", tool)
             name = function.get("name") if isinstance(function, Mapping) else None
@@ -40,17 +44,51 @@ class ToolSchemas:
                 parameters = function.get("parameters")
                 known = parameters if isinstance(parameters, Mapping) else {}
                 self._parameters[name] = known
+                if function.get("strict") is True:
+                    self.strict.add(name)
 
     def __contains__(self, name: str) -> bool:
         return name in self._parameters
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools, in their order."""
+        return tuple(self._parameters)
+
+    def parameters(self, name: str) -> Mapping[str, Any]:
+        """The schema of a tool's arguments; empty where nothing is said about them."""
+        return self._parameters.get(name, {})
+
     def types(self, name: str, key: str) -> frozenset[str] | None:
         """Types an argument may have; None where nothing is said about it."""
-        root = self._parameters.get(name, {})
-        properties = root.get("properties")
-        if not isinstance(properties, Mapping) or key not in properties:
-            return None
-        return _types(properties[key], root, _DEPTH)
+        root = self.parameters(name)
+        return types_in(member(root, key), root)
+
+
+def member(root: Mapping[str, Any], key: str) -> Any:
+    """The schema of one member of an object; None where there is none."""
+    properties = root.get("properties")
+    return properties.get(key) if isinstance(properties, Mapping) else None
+
+
+def types_in(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
+    """Types a value may have; None where nothing is said about it.
+
+    Args:
+        schema: of the value.
+        root: what its references point into.
+    """
+    return _types(schema, root, _DEPTH)
+
+
+def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+    """A schema, or what it refers to; None where that is nothing."""
+    for _ in range(_DEPTH):
+        reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(reference, str):
+            return schema
+        schema = _referred(reference, root)
+    return None
 
 
 def verbatim(types: frozenset[str] | None) -> bool:
@@ -150,7 +188,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> frozenset[str] |
         return None
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        return _types(_resolved(reference, root), root, depth - 1)
+        return _types(_referred(reference, root), root, depth - 1)
     named = schema.get("type")
     if isinstance(named, str):
         named = (named,)
@@ -194,7 +232,7 @@ def _with_null(found: frozenset[str], schema: Mapping[str, Any]) -> frozenset[st
     return found | {"null"} if schema.get("nullable") is True else found
 
 
-def _resolved(reference: str, root: Mapping[str, Any]) -> Any:
+def _referred(reference: str, root: Mapping[str, Any]) -> Any:
     """What a local reference such as ``#/$defs/Point`` names; None where nothing."""
     node: Any = root
     for step in reference.removeprefix("#").strip("/").split("/"):

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas as rules for literals of a language: Python's, or Gemma's own.
+
+Types, members, items, listed values and what is said of numbers and strings are kept;
+what a schema says of the number of items is not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from splashpy.dialogue.tools.lark import ANY, LarkRules, UnwritableError, quoted
+from splashpy.dialogue.tools.notation import Literals
+from splashpy.dialogue.tools.schema import TYPES, types_in
+from splashpy.dialogue.tools.value_rules import (
+    JSON_OPTIONS,
+    choices,
+    plain_shape,
+    referred,
+)
+
+_DEPTH = 8  # of values within values; below, anything may stand
+_PLAIN = r'[^"\\\x00-\x1f\x7f]'
+_ESCAPED = rf'(\\["\\nrt]|{_PLAIN})'
+_NUMBER = r"/-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?/"
+_SIZES = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ANY_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
+
+
+class LiteralRules:
+    """Writes rules for one tool.
+
+    Args:
+        rules: takes them.
+        words: of the language.
+        root: the tool's schema.
+    """
+
+    def __init__(self, rules: LarkRules, words: Literals, root: Mapping[str, Any]):
+        self._rules, self._words, self._root = rules, words, root
+
+    def arguments(self) -> str:
+        """Words for all arguments, without what stands around them."""
+        return self._object(self._root, self._words.key, _DEPTH)
+
+    def _value(self, schema: Any, depth: int) -> str:
+        schema = referred(schema, self._root)
+        if not depth or not schema:
+            return self._any(min(depth, _DEPTH // 2))
+        listed = choices(schema)
+        if listed:
+            return self._one_of([self._literal(value) for value in listed])
+        for word in ("anyOf", "oneOf"):
+            parts = schema.get(word)
+            if isinstance(parts, list) and parts:
+                return self._one_of([self._value(p, depth - 1) for p in parts])
+        types = types_in(schema, self._root)
+        if types is None:
+            return self._any(min(depth, _DEPTH // 2))
+        return self._one_of([self._typed(t, schema, depth) for t in sorted(types)])
+
+    def _typed(self, kind: str, schema: Mapping[str, Any], depth: int) -> str:
+        rules, (true, false, null) = self._rules, self._words.words
+        if kind == "string":
+            return self._string(schema)
+        if kind == "boolean":
+            return f"( {quoted(true)} | {quoted(false)} )"
+        if kind == "array":
+            return self._array(schema.get("items"), depth - 1)
+        if kind == "object":
+            inner = self._object(schema, self._words.inner_key, depth - 1)
+            return f'"{{" {inner} "}}"'
+        if kind == "null":
+            return quoted(null)
+        sizes = {name: schema[name] for name in _SIZES if name in schema}
+        if sizes or kind == "integer":
+            return rules.schema({"type": kind, **sizes}, JSON_OPTIONS)
+        return rules.terminal(_NUMBER)  # no larger than a float can be
+
+    def _string(self, schema: Mapping[str, Any]) -> str:
+        words, rules = self._words, self._rules
+        shape = plain_shape(schema)
+        if words.escapes and shape == ANY:
+            shape = f"/{_ESCAPED}*/"
+        elif words.escapes:  # counted as they stand, so without any escapes
+            shape = f"{rules.terminal(shape)} & /{_PLAIN}*/"
+        return (
+            f"{rules.said(words.quote)} {rules.plain(words.quote, words.never, shape)}"
+        )
+
+    def _array(self, items: Any, depth: int) -> str:
+        item = self._rules.rule(self._value(items, depth))
+        return f'"[" ( {item} ( {quoted(self._words.comma)} {item} )* )? "]"'
+
+    def _object(self, schema: Mapping[str, Any], head: str, depth: int) -> str:
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping) or not properties:
+            closed = schema.get("additionalProperties") is False
+            return '""' if closed else self._members(head, depth)
+        required = schema.get("required")
+        needed, others = [], []
+        for key, value in properties.items():
+            if not _KEY.fullmatch(key):
+                raise UnwritableError(f"{key!r} is no name of an argument here")
+            some = needed if isinstance(required, list) and key in required else others
+            before = self._rules.said(head.replace("{key}", key))
+            some.append(f"{before} {self._value(value, depth)}")
+        return self._rules.members(needed, others, self._words.comma)
+
+    def _members(self, head: str, depth: int) -> str:
+        """Members nothing is known about."""
+        rules = self._rules
+        before, _, after = head.partition("{key}")
+        value = self._any(min(depth, _DEPTH // 2))
+        one = rules.rule(f"{rules.said(before)} {_ANY_KEY} {rules.said(after)} {value}")
+        return f"( {one} ( {quoted(self._words.comma)} {one} )* )?"
+
+    def _any(self, depth: int) -> str:
+        """Any value, nested so deep at most."""
+        kinds = TYPES if depth > 1 else TYPES - {"array", "object"}
+        kinds -= {"integer"}
+        return self._one_of([self._typed(kind, {}, depth) for kind in sorted(kinds)])
+
+    def _literal(self, value: Any) -> str:
+        """Words for one value."""
+        words, rules = self._words, self._rules
+        if isinstance(value, str):
+            text = json.dumps(value)[1:-1] if words.escapes else value
+            return rules.said(words.quote + text + words.quote)
+        if value is None or isinstance(value, bool):
+            return quoted(words.words[2 if value is None else 1 - value])
+        if isinstance(value, list):
+            inner = f" {quoted(words.comma)} ".join(map(self._literal, value))
+            return f'"[" {inner} "]"'
+        if isinstance(value, dict):
+            raise UnwritableError("an object among the listed values")
+        return quoted(json.dumps(value))
+
+    def _one_of(self, words: list[str]) -> str:
+        return self._rules.rule(" | ".join(words)) if len(words) > 1 else words[0]
