@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from textual.app import App
+from textual.driver import Driver
 from textual.filter import LineFilter
 
 from splashpy.chat.charset import CharsetFilter
@@ -32,6 +33,7 @@ from splashpy.chat.guardian import Guardian
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.terminal_input import InlineDriver, ScreenDriver
 from splashpy.chat.theme import DARK
 from splashpy.chat.themes import use_theme
 from splashpy.client.client import EngineClient
@@ -84,6 +86,20 @@ class ChatApp(App[bool]):
         """Textual's own, then what leaves only characters the terminal has."""
         filters = super().get_line_filters()
         return filters if self._settings.unicode else [*filters, self._charset]
+
+    def _build_driver(
+        self,
+        headless: bool,  # noqa: FBT001 - Textual's own signature
+        inline: bool,  # noqa: FBT001
+        mouse: bool,  # noqa: FBT001
+        size: tuple[int, int] | None,
+    ) -> Driver:
+        if headless:
+            return super()._build_driver(headless, inline, mouse, size)
+        reading = InlineDriver if inline else ScreenDriver
+        driver = self._driver = reading(self, mouse=mouse, size=size)
+        driver.encoding = self._settings.encoding
+        return driver
 
     def on_mount(self) -> None:
         """Show the conversation; leave in order when told to from outside."""
