@@ -14,7 +14,7 @@ from dataclasses import dataclass
 SHORTEST_SECONDS = 0.033
 LONGEST_SECONDS = 0.25
 REMOTE_SECONDS = 0.1  # over ssh more frames would only queue up
-SHARED_SECONDS = 0.2
+SHARED_SECONDS = 0.25
 _PART = 3.0  # a frame takes a third of a core at most
 _SHARED_PART = 40.0  # or a fortieth, where it is taken from decoding
 
@@ -48,6 +48,10 @@ class Frames:
     def wait(self, now: float) -> float:
         """Seconds until the next frame may begin; 0 or less: now."""
         return self._began_at + self.seconds - now
+
+    def rested(self, now: float) -> float:
+        """Seconds since the last frame began."""
+        return now - self._began_at
 
     def begin(self, now: float) -> None:
         """A frame begins."""

@@ -130,7 +130,7 @@ class ChatScreen(Screen[None]):
         self.prompt.popup = self._popup
         self._footer = self.query_one(HintFooter)
         self._pill = self.query_one("#pill", Static)
-        self._ticker = self.set_interval(_TICK_SECONDS, self._sync_status, pause=True)
+        self._ticker = self.set_interval(_TICK_SECONDS, self._tick, pause=True)
         self.watch(self.transcript, "new_rows", self._show_pill)
         self._remember_prompts()
         if self.session.settings.server:
@@ -215,6 +215,11 @@ class ChatScreen(Screen[None]):
             self._ticker.resume()
         else:
             self._ticker.pause()
+
+    def _tick(self) -> None:
+        """Time passes; a frame that is due soon shows that too."""
+        if self._frames.rested(time.perf_counter()) >= _TICK_SECONDS:
+            self._sync_status()
 
     def _sync_status(self) -> None:
         self.conversation.keep()
