@@ -18,8 +18,9 @@ from functools import partial
 
 from textual.app import App
 from textual.driver import Driver
-from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter
 
+from splashpy.chat.charset import CharsetFilter
 from splashpy.chat.clipboard import (
     MOST_TERMINAL_BYTES,
     copy_with_program,
@@ -28,14 +29,15 @@ from splashpy.chat.clipboard import (
     write_file,
 )
 from splashpy.chat.conversation import Conversation, Machine
-from splashpy.chat.driver import RestfulDriver
 from splashpy.chat.guardian import Guardian
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
-from splashpy.chat.theme import DARK, LIGHT
+from splashpy.chat.terminal_input import InlineDriver, ScreenDriver
+from splashpy.chat.theme import DARK
+from splashpy.chat.themes import use_theme
 from splashpy.client.client import EngineClient
-from splashpy.errors import EngineDiedError, InternalError, UsageError
+from splashpy.errors import EngineDiedError, InternalError
 from splashpy.protocol import Load
 from splashpy.sanitize import sanitize_line
 from splashpy.units import format_bytes
@@ -73,16 +75,31 @@ class ChatApp(App[bool]):
         self._settings = settings
         self._first_message = first_message
         self._draft = draft
-        for theme in (DARK, LIGHT):
-            self.register_theme(theme)
-        self.theme = self._chosen_theme()
+        self._charset = CharsetFilter(settings.encoding)
+        if not settings.motion:
+            self.animation_level = "none"
+        use_theme(self, settings.theme or DARK.name, settings.themes)
         self.set_keymap(dict(settings.keys))
         self.title = sanitize_line(settings.title or conversation.session.model_name)
 
-    def get_driver_class(self) -> type[Driver]:
-        """Textual's choice, but one that sleeps while nothing is typed."""
-        chosen = super().get_driver_class()
-        return RestfulDriver if chosen is LinuxDriver else chosen
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own, then what leaves only characters the terminal has."""
+        filters = super().get_line_filters()
+        return filters if self._settings.unicode else [*filters, self._charset]
+
+    def _build_driver(
+        self,
+        headless: bool,  # noqa: FBT001 - Textual's own signature
+        inline: bool,  # noqa: FBT001
+        mouse: bool,  # noqa: FBT001
+        size: tuple[int, int] | None,
+    ) -> Driver:
+        if headless:
+            return super()._build_driver(headless, inline, mouse, size)
+        reading = InlineDriver if inline else ScreenDriver
+        driver = self._driver = reading(self, mouse=mouse, size=size)
+        driver.encoding = self._settings.encoding
+        return driver
 
     def on_mount(self) -> None:
         """Show the conversation; leave in order when told to from outside."""
@@ -154,15 +171,6 @@ class ChatApp(App[bool]):
     def _say(self, text: str) -> None:
         self.notify(text, markup=False)
 
-    def _chosen_theme(self) -> str:
-        name = self._settings.theme or DARK.name
-        if name not in self.available_themes:
-            raise UsageError(
-                f"there is no theme {name!r}",
-                why="themes: " + ", ".join(sorted(self.available_themes)),
-            )
-        return name
-
     def _fatal_error(self) -> None:
         # Textual would print a traceback here; the caller gets the error instead and
         # prints what a person can use.
@@ -197,7 +205,7 @@ def run_chat(  # noqa: PLR0913 - what a chat consists of
         the number of the signal that ended the chat.
 
     Raises:
-        UsageError: no theme has the name in ``settings``.
+        UsageError: no theme has the name in ``settings``, or its file is unusable.
         NotFoundError: there is no conversation ``resume``.
         InternalError: a bug in the chat; the terminal is restored.
     """

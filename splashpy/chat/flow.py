@@ -36,15 +36,20 @@ class Flow:
         """Lay out these blocks from now on; known ones keep their rows.
 
         Returns:
-            The first row that may differ from before, at the width laid out last.
+            The first row that differs from before, at the width laid out last.
         """
         pairs = zip(self.blocks, blocks, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
-        changed_from = self._tops[same] if self._tops else 0
+        top = self._tops[same] if self._tops else 0
+        old = self._rows.get(self.blocks[same], []) if self._tops[same + 1 :] else []
         self.blocks = blocks
         self._rows = {b: self._rows[b] for b in blocks if b in self._rows}
         self._tops = []
-        return changed_from
+        if not old or same == len(blocks):
+            return top
+        self._lay_out(self._width)
+        rows = zip(old, self._rows[blocks[same]], strict=False)
+        return top + sum(1 for _ in takewhile(lambda pair: _alike(*pair), rows))
 
     def height(self, width: int) -> int:
         """Rows all blocks take together."""
@@ -83,6 +88,12 @@ class Flow:
         line_counts = [self._rows[block][-1].line + 1 for block in self.blocks]
         self._tops = list(accumulate(heights, initial=0))
         self._first_lines = list(accumulate(line_counts, initial=0))
+
+
+def _alike(one: Row, other: Row) -> bool:
+    """Whether two rows look the same."""
+    same_body = one.body.is_same(other.body)
+    return same_body and one.prefix.is_same(other.prefix)
 
 
 def _source_column(line: str, column: int) -> int | None:

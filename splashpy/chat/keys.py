@@ -44,6 +44,14 @@ ACTIONS = (
         "Writing",
         "new line; also \\ then enter",
     ),
+    Action(
+        "send",
+        "enter,ctrl+enter",
+        "send",
+        "prompt",
+        "Writing",
+        "send; while an answer runs, let it wait",
+    ),
     Action("undo", "ctrl+underscore,super+z", "undo", "prompt", "Writing", "undo"),
     Action(
         "delete_or_quit",
@@ -51,7 +59,7 @@ ACTIONS = (
         "delete_or_quit",
         "prompt",
         "Leaving",
-        "delete to the right; in an empty prompt, twice to quit",
+        "delete right; in an empty prompt, twice to quit",
     ),
     Action(
         "stop",
@@ -317,6 +325,13 @@ _NAMES = {
 def of_scope(scope: Scope) -> Iterator[Action]:
     """The rows that hold in one place."""
     return (row for row in ACTIONS if row.scope == scope)
+
+
+ENTER_BEGINS_LINES = {
+    "newline": "enter,shift+enter",
+    "send": "ctrl+enter,alt+enter,ctrl+j",
+}
+"""Keys for who writes many lines: enter begins one, and others send."""
 
 
 def rebound(chosen: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ says the same as colour, for eyes and terminals without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from textual.content import Content
 
@@ -22,9 +22,14 @@ _SEGMENT_PIECES = 200  # more spans in one text cost milliseconds in every frame
 
 
 class OriginView:
-    """The blocks of one growing answer; those that are complete stay the same."""
+    """The blocks of one growing answer; those that are complete stay the same.
 
-    def __init__(self) -> None:
+    Args:
+        readable: what is shown of a text.
+    """
+
+    def __init__(self, readable: Callable[[str], str] = str) -> None:
+        self._readable = readable
         self._frozen: list[Block] = []
         self._read = 0
 
@@ -40,18 +45,20 @@ class OriginView:
         for end in range(start, len(pieces)):
             whole = end + 1 - start >= _SEGMENT_PIECES
             if whole and pieces[end].text.endswith("\n"):
-                self._frozen.append(_segment(pieces[start : end + 1], whole=True))
+                self._frozen.append(self._segment(pieces[start : end + 1], whole=True))
                 self._read = start = end + 1
-        return [*self._frozen, _segment(pieces[start:], whole=False)]
+        return [*self._frozen, self._segment(pieces[start:], whole=False)]
 
-
-def _segment(pieces: Sequence[Piece], *, whole: bool) -> TextBlock:
-    content = [piece for piece in pieces if piece.channel == "c"]
-    parts = [(sanitize(piece.text), STYLES[piece.kind]) for piece in content]
-    if whole and parts:  # the next block begins on a row of its own anyway
-        text, style = parts[-1]
-        parts[-1] = (text.removesuffix("\n"), style)
-    return TextBlock(Content.assemble(*parts))
+    def _segment(self, pieces: Sequence[Piece], *, whole: bool) -> TextBlock:
+        parts = [
+            (sanitize(self._readable(piece.text)), STYLES[piece.kind])
+            for piece in pieces
+            if piece.channel == "c"
+        ]
+        if whole and parts:  # the next block begins on a row of its own anyway
+            text, style = parts[-1]
+            parts[-1] = (text.removesuffix("\n"), style)
+        return TextBlock(Content.assemble(*parts))
 
 
 def legend(reply: Reply) -> Block:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from splashpy.protocol import Sampling
@@ -24,6 +25,7 @@ class ChatSettings:
         inline: draw below the shell's prompt instead of on the whole screen.
         mouse: let the chat have the mouse; False leaves it to the terminal.
         theme: name of a colour theme; None uses the default one.
+        themes: folder with themes of the person's own.
         remote: the terminal is on another machine (ssh), so what is copied must
             travel through the terminal.
         display: programs reach the desktop the terminal is shown on.
@@ -32,6 +34,9 @@ class ChatSettings:
             of its own.
         editor: command for long prompts.
         keys: for actions of ``keys.ACTIONS``, by id, instead of the table's.
+        emoji: show pictures in text; False spells them out.
+        motion: let what waits turn; False keeps it still.
+        encoding: character set of the terminal.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -43,12 +48,21 @@ class ChatSettings:
     inline: bool = False
     mouse: bool = True
     theme: str | None = None
+    themes: Path | None = None
     remote: bool = False
     display: bool = False
     tmux: bool = False
     server: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     editor: str = "vi"
+    emoji: bool = True
+    motion: bool = True
+    encoding: str = "utf-8"
+
+    @property
+    def unicode(self) -> bool:
+        """Whether the terminal can show every character."""
+        return self.encoding.lower().replace("-", "") == "utf8"
 
     def parameters(self) -> dict[str, Any]:
         """What a saved conversation keeps of it: what differs from the defaults."""

@@ -25,7 +25,11 @@ _BAR_CELLS = 14
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """What drafting did in one answer, running or finished."""
+    """What drafting did in one answer, running or finished.
+
+    ``decided`` is None where nobody told what was decided before each pass: while an
+    answer runs, and by servers that do not say.
+    """
 
     passes: int
     drafted: int
@@ -34,6 +38,7 @@ class Speculation:
     hist: Mapping[int, int]
     kept: Mapping[int, int]
     proposed: Mapping[int, int]
+    decided: Spec | None = None
 
     @classmethod
     def of(cls, reply: Reply) -> Speculation:
@@ -61,7 +66,12 @@ class Speculation:
             dict(enumerate(spec.hist, start=1)),
             dict(enumerate(spec.accepted_per_position, start=1)),
             dict(enumerate(spec.drafted_per_position, start=1)),
+            spec if _decisions(spec) else None,
         )
+
+
+def _decisions(spec: Spec) -> int:
+    return spec.plain_cycles + spec.drafter_cycles + spec.lookup_cycles
 
 
 def speed_lines(session: Session, now: float) -> list[Content]:
@@ -106,6 +116,7 @@ def _answer_lines(reply: Reply, ready: Ready | None, now: float) -> Iterator[Con
         "accepted", f"{spec.accepted:,} ({_share(spec.accepted, spec.drafted)})"
     )
     yield from _times(reply)
+    yield from _decided(spec.decided)
     if spec.passes:
         yield _heading("tokens a pass")
         top = max(max(spec.hist, default=1), block_size)
@@ -119,6 +130,23 @@ def _answer_lines(reply: Reply, ready: Ready | None, now: float) -> Iterator[Con
                 yield _bar(
                     f"d{position}", spec.kept.get(position, 0), proposed, proposed
                 )
+
+
+def _decided(spec: Spec | None) -> Iterator[Content]:
+    """Who was to draft, and what the cost model won and lost by that."""
+    if spec is None:
+        yield _fact("decided", meters.UNKNOWN)
+        return
+    yield _heading("decided before a pass")
+    passes = _decisions(spec)
+    for label, count in (
+        ("drafter", spec.drafter_cycles),
+        ("lookup", spec.lookup_cycles),
+        ("no draft", spec.plain_cycles),
+    ):
+        yield _fact(label, f"{count:,} ({_share(count, passes)})")
+    yield _fact("saved", f"{spec.saved:,.1f} plain steps")
+    yield _fact("lost", f"{spec.regret:,.1f} plain steps")
 
 
 def _times(reply: Reply) -> Iterator[Content]:
@@ -169,6 +197,8 @@ def totals(session: Session) -> list[Content]:
     ]
     seconds = sum(item.timing.decode_ms for item in done) / 1000
     passes = sum(item.spec.cycles for item in done)
+    saved = sum(item.spec.saved for item in done)
+    lost = sum(item.spec.regret for item in done)
     tokens = sum(item.usage.completion for item in done)
     prompt = sum(item.usage.prompt for item in done)
     cached = sum(item.usage.cached for item in done)
@@ -178,6 +208,7 @@ def totals(session: Session) -> list[Content]:
         _fact("tokens", f"{tokens:,} written, {prompt:,} read"),
         _fact("cached", f"{cached:,} ({_share(cached, prompt)})"),
         _fact("passes", f"{passes:,}"),
+        _fact("plain steps", f"{saved:,.1f} saved, {lost:,.1f} lost"),
         _fact("writing", format_seconds(seconds)),
     ]
 

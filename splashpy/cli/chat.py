@@ -282,13 +282,20 @@ def _settings(invocation: Invocation, load: Load, server: str) -> ChatSettings:
         title=load.name,
         inline=given["inline"],
         mouse=not given["no_mouse"] and config.get("chat.mouse") is not False,
-        theme=given["theme"] or config.get("chat.theme"),
+        theme=given["theme"]
+        or config.get("chat.theme")
+        or invocation.environment.theme,
+        themes=invocation.paths.config / "themes",
         remote=invocation.environment.remote,
         display=invocation.environment.display,
         tmux=bool(invocation.environment.get("TMUX")),
         server=server,
         keys=_keys(invocation),
         editor=invocation.environment.editor,
+        emoji=config.get("chat.emoji") != "text",
+        motion=config.get("chat.motion") is not False
+        and invocation.environment.get("TEXTUAL_ANIMATIONS") != "none",
+        encoding=sys.stdout.encoding,
     )
 
 
@@ -345,9 +352,11 @@ def _explain(topic: str) -> str:
 
 def _keys(invocation: Invocation) -> dict[str, str]:
     """What a person rebound; a key that two actions share is pointed out."""
-    from splashpy.chat.keys import clashes, rebound
+    from splashpy.chat.keys import ENTER_BEGINS_LINES, clashes, rebound
 
-    keys = invocation.config.table("keys")
+    config = invocation.config
+    lines = config.get("chat.enter") == "newline"
+    keys = {**(ENTER_BEGINS_LINES if lines else {}), **config.table("keys")}
     for key, first, second in clashes(rebound(keys)):
         invocation.output.warn(f"[keys]: {key} is both {first} and {second}")
     return keys

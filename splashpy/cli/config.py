@@ -21,12 +21,18 @@ KEYS: dict[str, dict[str, tuple[type, str]]] = {
     "chat": {
         "theme": (str, "as --theme"),
         "mouse": (bool, "false: as --no-mouse"),
+        "enter": (str, "send, or newline: enter begins a line and ctrl+j sends"),
+        "emoji": (str, "picture, or text: spelled out, where widths disagree"),
+        "motion": (bool, "false: nothing turns or slides"),
     },
     "keys": {
         row.id: (str, f"{row.help} [{row.keys}]".replace("\\", "")) for row in ACTIONS
     },
 }
 """Tables, their keys, the type of the value, and what it does."""
+
+WORDS = {"chat.enter": ("send", "newline"), "chat.emoji": ("picture", "text")}
+"""Keys that know only some words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +105,22 @@ def _check(data: dict[str, Any], path: Path) -> Config:
                 f"{path}: {key} is {value!r}", why=f"it must be a {row[0].__name__}"
             )
         else:
+            check_word(key, value, path)
             known[key] = value
     return Config(known, tuple(warnings))
+
+
+def check_word(key: str, value: object, path: Path) -> None:
+    """Refuse a value that is none of the words of its key.
+
+    Raises:
+        UsageError: names the words.
+    """
+    words = WORDS.get(key, ())
+    if words and value not in words:
+        raise UsageError(
+            f"{path}: {key} is {value!r}", why=f"it must be {' or '.join(words)}"
+        )
 
 
 def _flat(data: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -200,6 +200,7 @@ VARIABLES: dict[str, str] = {
     "FORCE_COLOR": "not empty: colours even without a terminal",
     "EDITOR": "for config edit and long prompts of the chat (VISUAL comes first)",
     "TERM": "dumb: no colours, and chat works in lines",
+    "COLORTERM": "truecolor or 24bit: the chat uses colours of its own",
     "COLUMNS": "width of tables",
     "CI": "not empty: chat works in lines",
     "SSH_CONNECTION": "set by ssh: what is copied travels through the terminal",
@@ -211,7 +212,9 @@ read by huggingface_hub, ``TEXTUAL_*`` by Textual."""
 _HONOURED = (
     *VARIABLES,
     "TRANSFORMERS_OFFLINE",
+    "COLORFGBG",
     "SSH_TTY",
+    "TEXTUAL_ANIMATIONS",
     "VISUAL",
     "DISPLAY",
     "WAYLAND_DISPLAY",
@@ -249,6 +252,14 @@ class Environment:
     def remote(self) -> bool:
         """Whether the terminal is on another machine."""
         return bool(self.get("SSH_CONNECTION") or self.get("SSH_TTY"))
+
+    @property
+    def theme(self) -> str | None:
+        """The theme that fits a terminal of few colours; None: it shows them all."""
+        if self.get("COLORTERM").lower() in ("truecolor", "24bit"):
+            return None
+        background = self.get("COLORFGBG").rpartition(";")[2]
+        return "ansi-light" if background in ("7", "15") else "ansi-dark"
 
     @property
     def display(self) -> bool:

@@ -73,6 +73,7 @@ def _set(invocation: Invocation, words: list[str]) -> int:
         raise UsageError(f"{key} is {text!r}", why="it must be true or false")
     value = _WORDS[text.lower()] if kind is bool else text
     path = _file(invocation)
+    config.check_word(key, value, path)
     try:
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         path.parent.mkdir(parents=True, exist_ok=True)

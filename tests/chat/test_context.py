@@ -6,9 +6,10 @@ from __future__ import annotations
 import pytest
 from chat.scripted import Chat, MakeChat, Script
 
+from splashpy.chat.asking import SUMMARIZE
 from splashpy.chat.orders.context import context_lines
 from splashpy.chat.screens.picker import PickerScreen
-from splashpy.chat.session import SUMMARIZE, Session
+from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
 from splashpy.client.replay import ReplayClient, Timed
 from splashpy.protocol import (

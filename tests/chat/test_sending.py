@@ -7,6 +7,8 @@ import pytest
 from chat.scripted import Chat, MakeChat, Script
 from textual import events
 
+from splashpy.chat.keys import ENTER_BEGINS_LINES
+from splashpy.chat.settings import ChatSettings
 from splashpy.client.replay import Timed
 from splashpy.protocol import Failure
 
@@ -135,6 +137,22 @@ def test_newline_keys_do_not_send(chat: MakeChat, script: Script, key: str) -> N
         assert it.session.entries == []
 
     chat(script.started()).run(scenario)
+
+
+def test_where_enter_begins_a_line_another_key_sends(
+    chat: MakeChat, script: Script
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        assert "ctrl+j send" in str(it.prompt.border_subtitle)
+        await it.pilot.press("a", "enter", "b")
+        assert it.prompt.text == "a\nb"
+        await it.pilot.press("ctrl+j")
+        await it.until(lambda: it.session.entries)
+        assert it.session.entries[0].text == "a\nb"
+
+    settings = ChatSettings(remote=True, keys=ENTER_BEGINS_LINES)
+    chat(script.started() + script.answer("ok"), settings=settings).run(scenario)
 
 
 def test_a_backslash_before_enter_becomes_a_newline(

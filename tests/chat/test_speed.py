@@ -83,6 +83,7 @@ def test_a_running_answer_is_counted_pass_by_pass() -> None:
     assert "drafted      9" in shown
     assert "accepted     5 (56%)" in shown
     assert "draft time   2.0 ms a pass" in shown
+    assert f"decided      {UNKNOWN}" in shown
     assert "  2 " + "█" * 14 + "  67%" in shown
     assert " d1 " + "█" * 14 + " 100%" in shown
     assert " d2 █████·········  33%" in shown
@@ -102,6 +103,11 @@ def test_a_finished_answer_shows_the_engines_own_counts() -> None:
         hist=(1, 0, 0, 1),
         accepted_per_position=(1, 1, 1),
         drafted_per_position=(2, 2, 2),
+        plain_cycles=0,
+        drafter_cycles=1,
+        lookup_cycles=3,
+        saved=2.35,
+        regret=1.0,
     )
     done = Done(
         id=request,
@@ -118,10 +124,13 @@ def test_a_finished_answer_shows_the_engines_own_counts() -> None:
     assert "speed        5.0 tok/s" in shown
     assert "τ            2.50/4" in shown
     assert "weights      1.0 GB" in shown
+    assert "drafter      1 (25%)\nlookup       3 (75%)\nno draft     0 (0%)" in shown
+    assert "lost         1.0 plain steps" in shown
     assert "pressure     warn" in shown
     sums = "\n".join(line.plain for line in totals(session))
     assert "cached       25 (25%)" in sums
     assert "tokens       6 written, 100 read" in sums
+    assert "plain steps  2.4 saved, 1.0 lost" in sums
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30))

@@ -116,6 +116,33 @@ def test_writing_shows_speed_acceptance_and_each_pass(session: Session) -> None:
     assert shown.endswith("esc stop")
 
 
+def test_without_bars_the_tokens_of_each_pass_are_digits(session: Session) -> None:
+    session.settings = ChatSettings(encoding="ascii")
+    ready(session)
+    request = ask(session)
+    for i, tokens in enumerate([1, 8, 1, 3]):
+        session.apply(
+            Cycle(
+                id=request,
+                i=i,
+                drafted=7,
+                accepted=tokens - 1,
+                committed=tokens,
+                draft_ms=1.0,
+                verify_ms=9.0,
+                pieces=(Piece("x", "t", "c"),),
+            ),
+            NOW - 1,
+        )
+    assert "τ 4.00/8  813  " in line(session)
+
+
+def test_nothing_turns_where_motion_is_not_wanted(session: Session) -> None:
+    session.settings = ChatSettings(motion=False)
+    shown = {status(session, NOW + part, width=80).parts[0].plain for part in (0, 0.3)}
+    assert shown == {"· starting the engine"}
+
+
 def test_without_a_draft_there_is_no_acceptance_to_show(session: Session) -> None:
     ready(session, block_size=1, draft=DraftState(state="off", reason="--no-draft"))
     assert line(session) == "● ready  no draft: --no-draft"

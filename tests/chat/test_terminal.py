@@ -41,6 +41,12 @@ ATTACKS = (
     "\x9b".encode(),
     "\u202e".encode(),
 )
+# What a parser of markup, HTML or TeX would have eaten.
+LITERAL = (
+    b"[/INST] [bold [1] [key=value] [red]not red[/red]",
+    b"a<b>c, Vec<T>, <div>x</div>",
+    b"\\(a\\)",
+)
 PATIENCE_SECONDS = 90.0
 # What undoes everything the screen switches on; taken from Textual 8.2.8.
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l", b"\x1b[?1000l")
@@ -113,11 +119,16 @@ def test_no_byte_of_content_is_a_control_sequence(terminal: Terminal) -> None:
         b"owned\x07",
     ):
         assert attack not in written
-    assert b"[/INST] [bold [1] [key=value] [red]not red[/red]" in written
+    for text in LITERAL:
+        assert text in written
 
 
-def test_leaving_restores_the_terminal(terminal: Terminal) -> None:
+def test_leaving_restores_the_terminal_after_keys_that_are_no_text(
+    terminal: Terminal,
+) -> None:
     terminal.read_until(lambda: b"ctrl+j new line" in terminal.written)
+    terminal.press(b"\xff\xe9 typed on")
+    terminal.read_until(lambda: b"typed on" in terminal.written)
     terminal.press(b"\x11")
     terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
 

@@ -230,6 +230,22 @@ def test_offline_follows_the_spellings_of_the_hub(
     assert Environment(variables).offline is offline
 
 
+@pytest.mark.parametrize(
+    ("variables", "theme"),
+    [
+        ({"COLORTERM": "truecolor"}, None),
+        ({"COLORTERM": "24bit", "COLORFGBG": "0;15"}, None),
+        ({}, "ansi-dark"),
+        ({"COLORFGBG": "15;0"}, "ansi-dark"),
+        ({"COLORFGBG": "0;default;15"}, "ansi-light"),
+    ],
+)
+def test_a_terminal_of_few_colours_has_a_theme_of_its_own(
+    variables: Mapping[str, str], theme: str | None
+) -> None:
+    assert Environment(variables).theme == theme
+
+
 def test_one_directory_holds_everything_and_the_cache_may_be_elsewhere(
     monkeypatch: pytest.MonkeyPatch, clean_environment: Path, tmp_path: Path
 ) -> None:

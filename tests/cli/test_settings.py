@@ -49,6 +49,14 @@ def test_values_and_keys_are_checked(call: Call) -> None:
     assert call("config", "get").code == 2
 
 
+def test_a_key_that_knows_only_some_words_refuses_others(call: Call) -> None:
+    result = call("config", "set", "chat.enter", "sends")
+
+    assert result.code == 2
+    assert "it must be send or newline" in result.err
+    assert call("config", "get", "chat.enter").code == 1
+
+
 def test_paths_are_listed(call: Call, home: Path) -> None:
     assert str(home / "data") in call("config", "paths").out
     assert call("config", "paths", "--json").json["paths"]["log"] == str(home / "log")

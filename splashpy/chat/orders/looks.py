@@ -9,6 +9,7 @@ from textual.content import Content
 
 from splashpy.chat.screens.page import PageScreen
 from splashpy.chat.speed import speed_lines, totals
+from splashpy.chat.themes import use_theme
 from splashpy.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,10 +53,4 @@ def mouse(screen: ChatScreen, argument: str) -> None:
 
 def theme(screen: ChatScreen, argument: str) -> None:
     """Change the colours, or list the themes."""
-    themes = screen.app.available_themes
-    if argument not in themes:
-        raise UsageError(
-            f"there is no theme {argument!r}" if argument else "which theme?",
-            why=", ".join(sorted(themes)),
-        )
-    screen.app.theme = argument
+    use_theme(screen.app, argument, screen.session.settings.themes)

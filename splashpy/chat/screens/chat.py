@@ -30,6 +30,7 @@ from splashpy.chat.conversation import Conversation
 from splashpy.chat.entries import Attachment, Problem, Reply, UserMessage
 from splashpy.chat.files import read
 from splashpy.chat.frames import Frames
+from splashpy.chat.keys import rebound
 from splashpy.chat.messages import (
     Completed,
     EndPressed,
@@ -103,14 +104,15 @@ class ChatScreen(Screen[None]):
         yield HeaderBar()
         with Horizontal(id="body"):
             with Container(id="stage"):
-                yield Transcript(_WELCOME)
+                yield Transcript(_WELCOME, emoji=self.session.settings.emoji)
                 yield Static(id="pill")
                 yield CompletionPopup()
             yield SpeedPanel()
         yield StatusLine()
         yield QueuedMessage()
         yield AttachedFiles()
-        yield PromptEditor()
+        keys = rebound(self.session.settings.keys)
+        yield PromptEditor(enter_sends="enter" in keys["send"].split(","))
         yield HintFooter()
         yield Static("window too small", id="tiny")
 

@@ -21,7 +21,6 @@ _GROUPS = ("Writing", "Answers", "Reading", "Panels", "Chosen", "Leaving")
 _TITLES = {"Chosen": "The chosen message (alt+up, or shift+tab and up)"}
 _FIXED = {
     "Writing": (
-        ("enter", "send; while an answer runs, queue one message"),
         ("up  down", "earlier prompts, from the first and last row"),
         ("/", "commands"),
     ),
@@ -32,6 +31,11 @@ _FIXED = {
     "Leaving": (("ctrl+p", "everything there is, and colour themes"),),
 }
 
+_IN_THE_PANEL = (
+    "In the speed panel: a pass that commits more tokens than it costs saves steps of\n"
+    "plain decoding, one that commits fewer loses them, by the costs that were known\n"
+    "when it was decided who drafts, or that nobody does."
+)
 _UNDER_ANSWERS = (
     "Under an answer: its tokens, tokens per second after the first, τ over the whole\n"
     "answer, the time to the first token, and how much of the prompt came back from\n"
@@ -62,7 +66,7 @@ def _lines(keys: Mapping[str, str]) -> Iterator[Content]:
         yield _row(f"/{command.name} {command.arguments}".rstrip(), command.help)
     yield Content("")
     yield _heading("Numbers")
-    for line in (NUMBERS + "\n" + _UNDER_ANSWERS).split("\n"):
+    for line in "\n".join((NUMBERS, _UNDER_ANSWERS, _IN_THE_PANEL)).split("\n"):
         yield Content.styled(f"  {line}", FAINT)
 
 

@@ -23,6 +23,7 @@ from textual.widget import Widget
 from splashpy.chat import meters
 from splashpy.chat.blocks import BLANK, Block, HeadBlock, Row, TextBlock
 from splashpy.chat.document import LiveDocument
+from splashpy.chat.emoji import spelled_out
 from splashpy.chat.entries import (
     Entry,
     Notice,
@@ -46,14 +47,16 @@ class MessageView(Widget):
 
     Args:
         entry: what to draw.
+        emoji: show pictures in text; False spells them out.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, *, emoji: bool = True) -> None:
         super().__init__(classes=type(entry).__name__.lower())
+        self._readable = str if emoji else spelled_out
         self.entry = entry
         self.show_reasoning = False
         self.show_origin = False
-        self._origin = OriginView()
+        self._origin = OriginView(self._readable)
         self._flow = Flow()
         self._document = LiveDocument()
         self._characters_read = 0
@@ -125,7 +128,7 @@ class MessageView(Widget):
 
     def _user_blocks(self, message: UserMessage) -> Iterator[Block]:
         yield _head("You", "bold $text-accent", message.at, message.place)
-        yield TextBlock(Content(sanitize(message.text)))
+        yield TextBlock(Content(sanitize(self._readable(message.text))))
         for file in message.attachments:
             size = format_bytes(len(file.text.encode("utf-8", "replace")))
             yield _faint(f"⎘ {sanitize_line(file.name)} ({size})")
@@ -138,7 +141,7 @@ class MessageView(Widget):
         name = sanitize_line(reply.name)
         yield _head(name, "bold $text-primary", reply.at, reply.place)
         yield from self._reasoning_blocks(reply, now)
-        self._document.append(reply.text[self._characters_read :])
+        self._document.append(self._readable(reply.text[self._characters_read :]))
         self._characters_read = len(reply.text)
         if reply.state in ("complete", "partial", "failed"):
             self._document.finish()
@@ -164,7 +167,7 @@ class MessageView(Widget):
         if not reply.reasoning:
             return
         yield _faint(f"{'▾' if self.show_reasoning else '▸'} {_thought(reply, now)}")
-        text = sanitize(reply.reasoning.strip("\n"))
+        text = sanitize(self._readable(reply.reasoning.strip("\n")))
         if not self.show_reasoning:
             if reply.text or reply.state != "writing":
                 return

@@ -43,6 +43,9 @@ class PromptEditor(TextArea):
     Its text is what is sent: control characters are made visible when they are
     pasted, so nothing invisible leaves the editor.
 
+    Args:
+        enter_sends: False: enter begins a line.
+
     Attributes:
         keep_prompt: called with every text that enters the history.
         popup: what could be meant, where it is shown.
@@ -52,12 +55,14 @@ class PromptEditor(TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("prompt")
 
-    def __init__(self) -> None:
+    def __init__(self, *, enter_sends: bool = True) -> None:
         super().__init__(
             tab_behavior="indent", show_line_numbers=False, highlight_cursor_line=False
         )
+        self.enter_sends = enter_sends
         self.cursor_blink = False
-        self.border_subtitle = "enter send · ctrl+j new line · f1 keys"
+        send, line = ("enter", "ctrl+j") if enter_sends else ("ctrl+j", "enter")
+        self.border_subtitle = f"{send} send · {line} new line · f1 keys"
         self.keep_prompt: Callable[[str], object] = lambda _: None
         self.popup: CompletionPopup | None = None
         self.attachments: list[Attachment] = []
@@ -66,6 +71,21 @@ class PromptEditor(TextArea):
         self._previous_key_at = 0.0
         self._burst_newlines = 0
         self._held_enter: Timer | None = None
+
+    def on_mount(self) -> None:
+        """Follow every layout: a row above the editor moves it."""
+        layouts = self.screen.screen_layout_refresh_signal
+        layouts.subscribe(self, self._place_caret, immediate=True)
+
+    def _place_caret(self, _: object) -> None:
+        """Keep the terminal's own cursor at the caret: input methods write beside it.
+
+        Textual moves it when the text changes, by the layout before that change.
+        """
+        caret = self.cursor_screen_offset
+        if self.has_focus and self.app.cursor_position != caret:
+            self.app.cursor_position = caret
+            self.refresh()  # the cursor goes with the next thing that is drawn
 
     @property
     def message(self) -> str:
@@ -109,14 +129,14 @@ class PromptEditor(TextArea):
             self._release_enter(submit=not in_burst and not self._burst_newlines)
         if not in_burst:
             self._burst_newlines = 0
-        if event.key != "enter":
+        if event.key != "enter" or not self.enter_sends:
             return
         event.stop()
         event.prevent_default()
         if in_burst:
             self._held_enter = self.set_timer(_BURST_END_SECONDS, self._burst_over)
         else:
-            self._submit()
+            self.action_send()
 
     def _completes(self, event: events.Key) -> bool:
         """Let the popup have the keys it knows; whether it had this one."""
@@ -157,12 +177,13 @@ class PromptEditor(TextArea):
             self._held_enter.stop()
         self._held_enter = None
         if submit:
-            self._submit()
+            self.action_send()
         else:
             self._burst_newlines += 1
             self.action_newline()
 
-    def _submit(self) -> None:
+    def action_send(self) -> None:
+        """Send the text; or show a collapsed paste, or end a line with a backslash."""
         row, column = self.cursor_location
         if self._expand_at(row, column):
             return

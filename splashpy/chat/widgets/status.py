@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from textual.content import Content
 from textual.widget import Widget
@@ -15,6 +16,7 @@ from textual.widget import Widget
 from splashpy.chat import meters
 from splashpy.chat.entries import Reply
 from splashpy.chat.session import Session
+from splashpy.chat.settings import ChatSettings
 from splashpy.chat.theme import FAINT
 from splashpy.protocol import LoadProgress, Prefill
 from splashpy.sanitize import sanitize_line
@@ -26,9 +28,13 @@ _BAD = "$text-error"
 _BAR_CELLS = 20
 _NARROW_BAR_CELLS = 8
 _NARROW = 60
+_GAP = "  "
 _SPINNER = "◐◓◑◒"
+_ASCII_SPINNER = "|/-\\"
+_STILL = "·"
 _SPINS_PER_SECOND = 4
 _SLOW_STOP_SECONDS = 2.0
+_LARGEST_DIGIT = 9
 
 NUMBERS = (
     "tok/s: tokens of the last 3 seconds.\n"
@@ -69,14 +75,16 @@ def fitted(status: Status, width: int) -> Content:
     """The line at a width: parts give way before the hint does, the last one first."""
     hint = Content.styled(status.hint, FAINT)
     room = width - (hint.cell_length + 2 if status.hint else 0)
-    line = Content("")
+    shown: list[Content | str] = []
+    used = 0
     for part in status.parts:
-        longer = Content.assemble(line, "  ", part) if line else part
-        if line and longer.cell_length > room:
+        cells = part.cell_length + (len(_GAP) if shown else 0)
+        if shown and used + cells > room:
             break
-        line = longer
-    space = max(width - line.cell_length - hint.cell_length, 1 if status.hint else 0)
-    return Content.assemble(line, " " * space, hint)
+        shown += [_GAP, part] if shown else [part]
+        used += cells
+    space = max(width - used - hint.cell_length, 1 if status.hint else 0)
+    return Content.assemble(*shown, " " * space, hint)
 
 
 def status(session: Session, now: float, *, width: int) -> Status:
@@ -89,7 +97,7 @@ def status(session: Session, now: float, *, width: int) -> Status:
     """
     engine = session.engine
     reply = session.reply
-    spin = _SPINNER[int(now * _SPINS_PER_SECOND) % len(_SPINNER)]
+    spin = _spin(session.settings, now)
     match engine.phase:
         case "starting":
             return Status((Content.styled(f"{spin} starting the engine", _BUSY),))
@@ -116,6 +124,14 @@ def status(session: Session, now: float, *, width: int) -> Status:
         return Status(tuple(_reading(reply.prefill, spin, width)), "esc stop")
     ahead = f", {reply.position} before it" if reply.position else ""
     return Status((Content.styled(f"{spin} waiting{ahead}", _BUSY),), "esc stop")
+
+
+def _spin(settings: ChatSettings, now: float) -> str:
+    """A mark that turns while somebody waits, or one that does not."""
+    if not settings.motion:
+        return _STILL
+    marks = _SPINNER if settings.unicode else _ASCII_SPINNER
+    return marks[int(now * _SPINS_PER_SECOND) % len(marks)]
 
 
 def _idle(session: Session) -> Iterator[Content]:
@@ -172,18 +188,35 @@ def _writing(session: Session, reply: Reply, now: float) -> Iterator[Content]:
     yield Content.assemble(Content.styled("● ", _GOOD), rate)
     if block_size > 1:
         yield Content(meters.format_acceptance(meter.acceptance_length, block_size))
-        yield _sparkline(list(meter.spark), block_size)
+        shown = _sparkline if session.settings.unicode else _counts
+        yield shown(list(meter.spark), block_size)
     yield Content.styled(meters.count_noun(meter.committed, "token"), FAINT)
     yield Content.styled(f"{now - reply.sent_at:.0f} s", FAINT)
 
 
 def _sparkline(committed: list[int], block_size: int) -> Content:
-    cells = []
-    for count in committed:
-        plain = _BUSY if count <= 1 else "$text-primary"
-        style = _GOOD if count >= block_size else plain
-        cells.append(Content.styled(meters.spark_bar(count, block_size), style))
-    return Content("").join(cells)
+    """The tokens of each pass as bars."""
+    bars = [meters.spark_bar(count, block_size) for count in committed]
+    return _by_pass(bars, committed, block_size)
+
+
+def _counts(committed: list[int], block_size: int) -> Content:
+    """The tokens of each pass as digits, where a terminal has no bars."""
+    digits = [str(min(count, _LARGEST_DIGIT)) for count in committed]
+    return _by_pass(digits, committed, block_size)
+
+
+def _by_pass(cells: list[str], committed: list[int], block_size: int) -> Content:
+    """One cell a pass; neighbours of one colour are one span, which draws faster."""
+
+    def style(pair: tuple[str, int]) -> str:
+        plain = _BUSY if pair[1] <= 1 else "$text-primary"
+        return _GOOD if pair[1] >= block_size else plain
+
+    runs = groupby(zip(cells, committed, strict=True), key=style)
+    return Content.assemble(
+        *(("".join(cell for cell, _ in run), colour) for colour, run in runs)
+    )
 
 
 def bar(done: int, total: int, *, width: int, first: int = 0) -> Content:

@@ -33,6 +33,7 @@ class Transcript(VerticalScroll):
 
     Args:
         welcome: shown while there is no entry.
+        emoji: show pictures in text; False spells them out.
 
     Attributes:
         chosen: the message that keys act on; None while the editor has them.
@@ -44,8 +45,9 @@ class Transcript(VerticalScroll):
     FOCUS_ON_CLICK = False  # who clicks on an answer goes on writing
     new_rows = reactive(0)
 
-    def __init__(self, welcome: str) -> None:
+    def __init__(self, welcome: str, *, emoji: bool = True) -> None:
         super().__init__()
+        self._emoji = emoji
         self._entries: Sequence[Entry] = ()
         self._views: dict[Entry, MessageView] = {}
         self._now = 0.0
@@ -102,7 +104,7 @@ class Transcript(VerticalScroll):
         return bool(gone) or any(changed)
 
     def _view(self, entry: Entry) -> MessageView:
-        view = MessageView(entry)
+        view = MessageView(entry, emoji=self._emoji)
         view.show_reasoning = self._reasoning_shown
         view.show_origin = self._by_origin
         return view
