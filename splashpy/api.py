@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from splashpy.client.client import EngineClient
 from splashpy.client.in_process import InProcessClient
-from splashpy.errors import ModelMissingError, SplashError, error_from
+from splashpy.errors import ModelMissingError, error_from
 from splashpy.package.library import Library
 from splashpy.packing.pull import pull
 from splashpy.paths import Paths
@@ -52,7 +52,8 @@ class Reply:
     Attributes:
         text: the answer.
         reasoning: what the model thought before it.
-        finish_reason: ``stop``, ``length``, ``cancelled`` or ``context_full``.
+        finish_reason: ``stop``, ``tool_calls``, ``length``, ``context_full`` or
+            ``cancelled``.
         token_ids: every token of the answer, the end token included.
         usage: token counts.
         timing: durations in milliseconds.
@@ -186,7 +187,7 @@ def load(
     client = InProcessClient()
     try:
         return Model(client, load_on(client, found.path, found.name, options, report))
-    except SplashError:
+    except BaseException:  # Ctrl-C too: nobody else holds the engine
         client.close(now=True)
         raise
 

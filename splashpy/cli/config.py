@@ -78,6 +78,19 @@ def read(path: Path) -> Config:
         ) from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text", fix=[f"edit {path}"]) from None
+    return check(text, path)
+
+
+def check(text: str, path: Path) -> Config:
+    """What a text would say as the file.
+
+    Args:
+        text: to be read.
+        path: of the file, for what is told about it.
+
+    Raises:
+        UsageError: not TOML, or a value of the wrong type.
+    """
     return _check(_parse(text, path), path)
 
 

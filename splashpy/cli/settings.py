@@ -77,9 +77,10 @@ def _set(invocation: Invocation, words: list[str]) -> int:
     try:
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         path.parent.mkdir(parents=True, exist_ok=True)
+        new = with_value(old, key, value=value)
+        _check(new, key, path)
         temporary = path.with_suffix(".toml.new")
-        temporary.write_text(with_value(old, key, value=value), encoding="utf-8")
-        config.read(temporary)
+        temporary.write_text(new, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
         raise PermissionDeniedError(
@@ -87,6 +88,18 @@ def _set(invocation: Invocation, words: list[str]) -> int:
         ) from None
     invocation.output.note(f"{key} = {json.dumps(value, ensure_ascii=False)}")
     return 0
+
+
+def _check(text: str, key: str, path: Path) -> None:
+    """Refuse to write what could not be read, as where the table has another form."""
+    try:
+        config.check(text, path)
+    except UsageError as error:
+        raise UsageError(
+            f"{key} cannot be set in {path}",
+            why=error.why,
+            fix=["splashpy config edit"],
+        ) from None
 
 
 def with_value(text: str, key: str, *, value: str | bool) -> str:

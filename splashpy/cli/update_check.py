@@ -70,6 +70,9 @@ class UpdateCheck:
             reason = error.why or error.message
             self.answer = f"could not ask the Hub for a newer {repo}: {reason}"
             return
+        except Exception as error:  # noqa: BLE001 - a question is not worth a traceback
+            self.answer = f"could not ask the Hub for a newer {repo}: {error!r}"
+            return
         if newest and newest != self._installed:
             self.answer = (
                 f"{repo} has a newer revision, {newest[:7]} instead of "

@@ -77,8 +77,9 @@ class InfillTokens:
     @property
     def ends(self) -> frozenset[int]:
         """All of them: an answer that goes on with one has filled the gap."""
+        files = (self.repository, self.file)
         found = {self.prefix, self.suffix, self.middle, *self.others}
-        return frozenset(found | {i for i in (self.repository, self.file) if i})
+        return frozenset(found | {each for each in files if each is not None})
 
 
 def find_tokens(tokenizer: Tokenizer) -> InfillTokens | None:

@@ -2,12 +2,10 @@
 """Let a model's layers use the kernels for passes of a few rows.
 
 Every module whose arithmetic is known gets a throw-away subclass of its own class, as
-taps do (``tap.py``). Attention is a function that mlx-lm's layers look up by name; the
-subclass of such a layer runs the same code with another function under that name, and
-mlx-lm's own modules stay as they are.
-All of them ask the operations of ``kernels``, which run MLX's own where a kernel does
-not fit or is not faster, so a model with these classes computes the same on every
-machine, up to rounding.
+taps do (``tap.py``); one of a layer with attention asks another function
+(``attending.py``). All of them ask the operations of ``kernels``, which run MLX's own
+where a kernel does not fit or is not faster, so a model with these classes computes the
+same on every machine, up to rounding.
 
 Known are quantized matrices, the gated MLP, the residual addition before it, attention
 without sinks, and the heads of a vocabulary.
@@ -17,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any
 
 import mlx.core as mx
@@ -27,11 +24,11 @@ from mlx_lm.models import llama, qwen2, qwen3, qwen3_5, qwen3_next
 from splashpy.kernels.add_rms_norm import add_rms_norm
 from splashpy.kernels.attention_rows import attention_rows, attention_rows_q8
 from splashpy.kernels.qmm_rows import MOST_ROWS, Packed, gated_rows, qmm_rows
+from splashpy.models.attending import Attention, attends, with_attention
 from splashpy.models.quantized_lane import LaneQ8
 
 _MLPS = (llama.MLP, qwen2.MLP, qwen3.MLP, qwen3_next.Qwen3NextMLP)
 _BLOCKS = (llama.TransformerBlock, qwen3.TransformerBlock, qwen3_5.DecoderLayer)
-_ATTENTION = "scaled_dot_product_attention"
 
 
 def use_row_kernels(model: nn.Module) -> None:
@@ -82,8 +79,8 @@ def _subclass(module: nn.Module, stream: _Stream) -> type[nn.Module] | None:
     if kind is nn.QuantizedEmbedding:
         return RowsEmbedding if packed(module) else None
     call = _mlp if kind in _MLPS else _block(stream) if kind in _BLOCKS else None
-    if call is None:
-        call = _attending(kind)
+    if call is None and attends(kind):
+        call = with_attention(kind, _Attention)
     if call is None:
         return None
     made: Any = type(f"Rows{kind.__name__}", (kind,), {"__call__": call})
@@ -132,21 +129,10 @@ def _block(stream: _Stream) -> Callable[..., mx.array]:
     return call
 
 
-def _attending(kind: type[nn.Module]) -> Callable[..., mx.array] | None:
-    """A layer's own code, asking for the kernels; None where nothing attends."""
-    call: Any = kind.__call__
-    code = getattr(call, "__code__", None)
-    if code is None or _ATTENTION not in code.co_names:
-        return None
-    names = call.__globals__
-    names = {**names, _ATTENTION: _Attention(names[_ATTENTION])}
-    return FunctionType(code, names, kind.__name__, call.__defaults__, call.__closure__)
-
-
 class _Attention:
     """Stands in for mlx-lm's function; asks it for what no kernel computes."""
 
-    def __init__(self, original: Callable[..., mx.array]):
+    def __init__(self, original: Attention):
         self._original = original
 
     def __call__(

@@ -20,16 +20,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
+from splashpy.models.attending import Attention, attends, with_attention
 from splashpy.models.attention_lanes import LaneList, Mask
 from splashpy.models.recurrent_lane import LaneRecurrent
-
-_ATTENTION = "scaled_dot_product_attention"
 
 
 class Each(tuple[Any, ...]):
@@ -107,7 +105,7 @@ class SharedLayers:
         for module in _mixers(layers) if apart else _attending(layers):
             kind = type(module)
             if kind not in made:
-                call = _run_apart(kind) if apart else _attend_apart(kind)
+                call = _run_apart(kind) if apart else with_attention(kind, _apart)
                 made[kind] = type(f"Shared{kind.__name__}", (kind,), {"__call__": call})
             module.__class__ = made[kind]
             self._changed.append(module)
@@ -120,13 +118,8 @@ class SharedLayers:
 
 
 def _attending(layers: Sequence[nn.Module]) -> list[nn.Module]:
-    found = []
-    for layer in layers:
-        for module in layer.modules():
-            code = getattr(type(module).__call__, "__code__", None)
-            if code is not None and _ATTENTION in code.co_names:
-                found.append(module)
-    return found
+    modules = (module for layer in layers for module in layer.modules())
+    return [module for module in modules if attends(type(module))]
 
 
 def _mixers(layers: Sequence[nn.Module]) -> list[nn.Module]:
@@ -143,18 +136,9 @@ def _takes_cache(kind: type[nn.Module]) -> bool:
     return "cache" in inspect.signature(kind.__call__).parameters
 
 
-def _attend_apart(kind: type[nn.Module]) -> Callable[..., Any]:
-    """A layer's own code, asking its attention function once for every text."""
-    call: Any = kind.__call__
-    names = {**call.__globals__, _ATTENTION: _apart(call.__globals__[_ATTENTION])}
-    made = FunctionType(
-        call.__code__, names, kind.__name__, call.__defaults__, call.__closure__
-    )
-    made.__kwdefaults__ = call.__kwdefaults__
-    return made
+def _apart(attention: Attention) -> Attention:
+    """An attention function that asks ``attention`` once for every text."""
 
-
-def _apart(attention: Callable[..., mx.array]) -> Callable[..., mx.array]:
     def attend(
         queries: mx.array, keys: Any, values: Any, *more: Any, **options: Any
     ) -> mx.array:

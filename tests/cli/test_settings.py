@@ -57,6 +57,20 @@ def test_a_key_that_knows_only_some_words_refuses_others(call: Call) -> None:
     assert call("config", "get", "chat.enter").code == 1
 
 
+def test_a_file_of_another_form_is_left_as_it_is(call: Call, home: Path) -> None:
+    path = home / "config" / "config.toml"
+    path.parent.mkdir()
+    path.write_text('chat.theme = "nord"\n')
+
+    result = call("config", "set", "chat.mouse", "false")
+
+    assert result.code == 2
+    assert f"chat.mouse cannot be set in {path}" in result.err
+    assert "splashpy config edit" in result.err
+    assert path.read_text() == 'chat.theme = "nord"\n'
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_paths_are_listed(call: Call, home: Path) -> None:
     assert str(home / "data") in call("config", "paths").out
     assert call("config", "paths", "--json").json["paths"]["log"] == str(home / "log")

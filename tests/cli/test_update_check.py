@@ -66,6 +66,19 @@ def test_a_hub_that_does_not_answer_stops_nothing(call: Call, hub: HubServer) ->
     assert "could not ask the Hub for a newer owner/model" in result.err
 
 
+def test_whatever_goes_wrong_while_it_asks_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def break_down(*_: object, **__: object) -> str:
+        raise OSError("no such thing")
+
+    monkeypatch.setattr("splashpy.package.hub.newest_commit", break_down)
+    check = UpdateCheck(names.parse("owner/model"), COMMIT)
+    check.thread.join()
+    assert "could not ask the Hub for a newer owner/model" in check.answer
+    assert "no such thing" in check.answer
+
+
 @pytest.mark.parametrize("flag", ["--offline", "--no-update-check"])
 def test_nobody_is_asked_where_that_is_forbidden(
     call: Call, hub: HubServer, flag: str
