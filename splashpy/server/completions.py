@@ -25,13 +25,9 @@ from splashpy.server.outcome import (
     timings,
     timings_so_far,
 )
-from splashpy.server.reading import (
-    no_gaps,
-    read_progress,
-    read_sampling,
-    unsupported,
-)
+from splashpy.server.reading import no_gaps, read_progress, read_sampling
 from splashpy.server.streaming import DONE, data
+from splashpy.server.tokens import joined
 
 _DEFAULT_TOKENS = 4096
 _MOST_CHOICES = 8
@@ -60,7 +56,7 @@ class CompletionOptions:
     kept: int = 1
 
 
-def read(body: Fields, endpoint: Endpoint) -> Ask:
+async def read(body: Fields, endpoint: Endpoint) -> Ask:
     """A body as the engine is asked.
 
     Raises:
@@ -84,7 +80,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
         if tries > count and command.logprobs is None:
             command = replace(command, logprobs=0)  # to rank them by
         commands += repeated(command, tries)
-        echoes += [_echo(body, prompt)] * tries
+        echoes += [await _echo(body, endpoint, prompt)] * tries
     options = CompletionOptions(
         model=endpoint.served_model(body.text("model")),
         usage_chunk=body.object("stream_options").flag("include_usage"),
@@ -138,14 +134,12 @@ def _command(
     return with_defaults(endpoint, command)
 
 
-def _echo(body: Fields, prompt: str | tuple[int, ...]) -> str:
+async def _echo(body: Fields, endpoint: Endpoint, prompt: str | tuple[int, ...]) -> str:
     if not body.flag("echo"):
         if body.integer("max_tokens") == 0:
             raise body.wrong("max_tokens", "1 or more without echo", 0)
         return ""
-    if not isinstance(prompt, str):
-        raise unsupported("echo", "repeating a prompt of token ids")
-    return prompt
+    return prompt if isinstance(prompt, str) else await joined(endpoint, prompt)
 
 
 class CompletionShape:
