@@ -12,11 +12,12 @@ from splashpy.server.chat import repeated
 from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
-from splashpy.server.errors import ApiError, Dialect
+from splashpy.server.errors import ApiError
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.logprobs import MOST, completion_logprobs, mean_logprob
 from splashpy.server.native import prompt_of
+from splashpy.server.openai_stream import ended, failed
 from splashpy.server.outcome import (
     Outcome,
     extension,
@@ -26,7 +27,7 @@ from splashpy.server.outcome import (
     timings_so_far,
 )
 from splashpy.server.reading import no_gaps, read_progress, read_sampling
-from splashpy.server.streaming import DONE, data
+from splashpy.server.streaming import data
 from splashpy.server.tokens import joined
 
 _DEFAULT_TOKENS = 4096
@@ -186,14 +187,11 @@ class CompletionShape:
 
     def close(self, outcomes: list[Outcome]) -> Iterator[bytes]:
         """The counts, where they were asked for, and the end."""
-        if self._options.usage_chunk:
-            yield data({**self._head, "choices": [], "usage": openai_usage(outcomes)})
-        yield DONE
+        yield from ended(self._head, outcomes, counted=self._options.usage_chunk)
 
     def fail(self, error: ApiError) -> Iterator[bytes]:
         """The error as an event, and the end."""
-        yield data(error.fields(Dialect.OPENAI))
-        yield DONE
+        yield from failed(error)
 
     def body(self, outcomes: list[Outcome]) -> Any:
         """The whole answer."""

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from server_kit import CONTEXT, PATIENCE, Reply, Running, Said, Script
+from server_kit import CONTEXT, PATIENCE, THOUGHT, Reply, Running, Said, Script
 
 from splashpy.errors import ModelResultError
 from splashpy.server.errors import ApiError
@@ -76,12 +76,7 @@ def test_a_stream_is_the_sequence_clients_expect(
     assert collapsed == [
         "created",
         "in_progress",
-        "output_item.added",
-        "reasoning_summary_part.added",
-        "reasoning_summary_text.delta",
-        "reasoning_summary_text.done",
-        "reasoning_summary_part.done",
-        "output_item.done",
+        *THOUGHT,
         "output_item.added",
         "function_call_arguments.delta",
         "function_call_arguments.done",
