@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from chat_kit import HI, TOOLS, chat, deltas
-from server_kit import CONTEXT, PATIENCE, Running, Said, Script
+from server_kit import PATIENCE, Running, Said, Script
 
 from splashpy.errors import ModelResultError
 
@@ -115,46 +115,6 @@ def test_a_budget_is_a_ceiling_not_a_reservation(
 
     assert reply.status == 200
     assert script.requests[0].max_new_tokens == 1_000_000  # the engine clamps it
-
-
-def test_a_prompt_that_is_too_long_is_told_in_the_words_agents_read(
-    server: Running, script: Script
-) -> None:
-    long = [{"role": "user", "content": "x" * CONTEXT}]
-
-    reply = chat(server, messages=long, stream=True)
-
-    assert reply.status == 400
-    error = reply.json["error"]
-    assert error["code"] == "context_length_exceeded"
-    assert error["type"] == "invalid_request_error"
-    assert error["param"] == "messages"
-    count = server.post("/v1/chat/completions/input_tokens", {"messages": long})
-    tokens = count.json["input_tokens"]
-    assert error["message"] == (
-        f"This model's maximum context length is {CONTEXT} tokens. However, your "
-        f"request has {tokens} input tokens. Please reduce the length of the messages."
-    )
-    assert script.requests == []
-
-
-def test_the_longest_prompt_that_fits_leaves_one_token(
-    server: Running, script: Script
-) -> None:
-    script.say("abc")
-    found = server.post(
-        "/v1/chat/completions/input_tokens",
-        {"messages": [{"role": "user", "content": ""}]},
-    ).json["input_tokens"]
-    room = CONTEXT - found - 1
-
-    fits = chat(server, messages=[{"role": "user", "content": "x" * room}])
-    not_any_more = chat(
-        server, messages=[{"role": "user", "content": "x" * (room + 1)}]
-    )
-
-    assert fits.status == 200
-    assert not_any_more.status == 400
 
 
 def test_several_answers_count_their_prompt_once(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_kit import CALL, TOOLS, chat, deltas
+from chat_kit import CALL, HI, TOOLS, chat, deltas
 from server_kit import Running, Said, Script
 
 
@@ -86,6 +86,20 @@ def test_a_required_call_is_begun_for_the_model(
         (call,) = message["tool_calls"]
         assert call["function"]["name"] == "look"
         assert message.get("reasoning_content", "") == ("" if effort else "Hm.")
+
+
+def test_a_call_comes_back_in_the_words_it_was_made_in(
+    server: Running, script: Script
+) -> None:
+    script.say(f"Look.</think>I look.\n{CALL}<|im_end|>")
+    message = chat(server, tools=TOOLS).json["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"]}
+
+    history = [*HI, message, {**result, "content": "a treasure"}]
+    body = {"messages": history, "tools": TOOLS}
+    rendered = server.post("/apply-template", body).json["prompt"]
+
+    assert f"<think>\nLook.\n</think>\n\nI look.{CALL}<|im_end|>" in rendered
 
 
 def test_a_forbidden_call_is_shown_but_its_marker_is_banned(
