@@ -117,6 +117,7 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
         tools=offer.tools,
         tool_choice=offer.choice,
         tool_name=offer.name,
+        allowed_tools=offer.allowed,
         parallel_tool_calls=offer.parallel,
         options=options,
         continue_final=body.flag("continue_final_message"),

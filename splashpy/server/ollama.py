@@ -46,6 +46,7 @@ def read_chat(body: Fields, endpoint: Endpoint) -> Ask | dict[str, Any]:
         tools=offer.tools,
         tool_choice=offer.choice,
         tool_name=offer.name,
+        allowed_tools=offer.allowed,
         parallel_tool_calls=offer.parallel,
         continue_final=messages[-1]["role"] == "assistant",
         constraint=_form(body),
