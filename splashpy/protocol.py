@@ -212,6 +212,7 @@ class Generate:
         tools: OpenAI tool objects.
         tool_choice: whether a call may, must not or must be the answer.
         tool_name: with ``required``: the only tool that may be called.
+        allowed_tools: the only tools that may be called; empty: all of them.
         parallel_tool_calls: False ends the answer with its first whole call.
         options: further variables of the chat template.
         continue_final: the last message is the assistant's and is continued.
@@ -239,6 +240,7 @@ class Generate:
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: ToolChoice = "auto"
     tool_name: str = ""
+    allowed_tools: tuple[str, ...] = ()
     parallel_tool_calls: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     continue_final: bool = False

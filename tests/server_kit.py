@@ -38,6 +38,16 @@ from splashpy.server.settings import ServerSettings
 from splashpy.verification.logprobs import TokenLogprob
 
 CONTEXT = 4096
+THOUGHT = (
+    "output_item.added",
+    "reasoning_summary_part.added",
+    "reasoning_summary_text.delta",
+    "reasoning_summary_text.done",
+    "reasoning_summary_part.done",
+    "output_item.done",
+)
+"""Kinds of the events that bring a model's reasoning in a stream of Responses."""
+
 PATIENCE = 60.0
 """Seconds after which what a test waits for has not happened."""
 

@@ -38,6 +38,8 @@ class ChannelSplitter:
         self._by_text = tags is not None and tags.open_id is None
         self._closer = StopMatcher((tags.close,) if tags and self._by_text else ())
         self._held = ""
+        self._name = ""  # may come after an opening tag, and is part of it
+        self._named = ""  # what of it has come
 
     @property
     def inside(self) -> bool:
@@ -47,7 +49,7 @@ class ChannelSplitter:
     @property
     def holding(self) -> bool:
         """Whether text is held back."""
-        return bool(self._held or self._closer.held)
+        return bool(self._held or self._named or self._closer.held)
 
     def is_tag(self, token_id: int) -> bool:
         """Whether this token is a tag, to be given to ``switch``."""
@@ -61,6 +63,7 @@ class ChannelSplitter:
         runs = [] if opens and self._at_start else self.flush()
         self._at_start, self._held = False, ""
         self._inside, self._after_tag = opens, True
+        self._name = tags.name if tags is not None and opens else ""
         return runs
 
     def feed(self, text: str) -> list[Run]:
@@ -71,6 +74,7 @@ class ChannelSplitter:
             found = self._closer.feed(text)
             runs = self._run(found.text)
             if found.matched is not None:
+                runs += self._release_name()
                 self._inside, self._after_tag = False, True
                 runs += self._run(found.rest)
             return runs
@@ -84,9 +88,9 @@ class ChannelSplitter:
 
     def flush(self) -> list[Run]:
         """What was held back, in the channel it was held for."""
-        text = self._held + self._closer.flush()
-        self._held = ""
-        return self._run(text)
+        runs = self._release_name()
+        text, self._held = self._held + self._closer.flush(), ""
+        return runs + self._run(text)
 
     def _begin(self, text: str) -> str:
         """Text after an opening tag at the beginning; holds it until that is clear."""
@@ -99,9 +103,21 @@ class ChannelSplitter:
         if not opener or not start.startswith(opener):
             return text
         self._inside, self._after_tag = True, True
+        self._name = self._tags.name if self._tags else ""
         return start.removeprefix(opener)
 
+    def _release_name(self) -> list[Run]:
+        """What began like the name of a channel and was none."""
+        text, self._name, self._named = self._named, "", ""
+        return self._run(text)
+
     def _run(self, text: str) -> list[Run]:
+        if self._name:
+            text, self._named = self._named + text, ""
+            if text != self._name and self._name.startswith(text):
+                self._named = text
+                return []
+            text, self._name = text.removeprefix(self._name), ""
         if self._after_tag:
             text = text.lstrip("\n")
             self._after_tag = not text

@@ -2,8 +2,7 @@
 """The tags models put around their reasoning.
 
 Models that mark reasoning by the header of a message (gpt-oss, Muse) are described in
-``sections.py``. Gemma 4, which names a channel in its tag, is not described: its
-answers pass through as content.
+``sections.py``. Gemma 4 names a channel after its opening tag; the name is part of it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ TAG_PAIRS = (
     ("<seed:think>", "</seed:think>"),
     ("[THINK]", "[/THINK]"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel>", "<channel|>"),
 )
+_NAMES = {"<|channel>": "thought"}
 TAGS = frozenset(tag for pair in TAG_PAIRS for tag in pair)
 
 
@@ -34,6 +35,11 @@ class ReasoningTags:
     close: str
     open_id: int | None = None
     close_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What stands right after the opening tag and belongs to it."""
+        return _NAMES.get(self.open, "")
 
 
 def named_tags(source: str) -> ReasoningTags | None:
@@ -71,5 +77,6 @@ def split_reasoning(content: str, tags: ReasoningTags) -> tuple[str, str] | None
     start = content.lstrip()
     if not start.startswith(tags.open):
         return None
-    reasoning, closer, answer = start.removeprefix(tags.open).partition(tags.close)
+    opened = start.removeprefix(tags.open).removeprefix(tags.name)
+    reasoning, closer, answer = opened.partition(tags.close)
     return (reasoning.strip(), answer.lstrip("\n")) if closer else None

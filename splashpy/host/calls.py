@@ -54,7 +54,7 @@ class Calls:
             return None
         said = self.begun(command, prompt)
         if command.tool_choice == "auto":
-            if not any(tool.strict for tool in tools):
+            if not command.allowed_tools and not any(tool.strict for tool in tools):
                 return None
             # Calls of the others are left to the model.
             tools = [t if t.strict else replace(t, care="none") for t in tools]
@@ -104,5 +104,6 @@ class Calls:
 
 def _callable(command: protocol.Generate) -> list[OfferedTool]:
     """The tools a call may name."""
-    wanted = command.tool_name
-    return [t for t in offered_tools(command.tools) if t.name == wanted or not wanted]
+    wanted = (command.tool_name,) if command.tool_name else command.allowed_tools
+    tools = offered_tools(command.tools)
+    return [tool for tool in tools if not wanted or tool.name in wanted]

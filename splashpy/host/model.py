@@ -312,7 +312,7 @@ def resolve_request(
     return GenerationRequest(
         id=command.id,
         token_ids=tuple(prompt.token_ids),
-        sampling=_resolve_sampling(sampling, speech.sampling),
+        sampling=_resolve_sampling(sampling, speech),
         seed=seed,
         seeded=sampling.seed is not None,
         max_new_tokens=command.max_tokens,
@@ -328,12 +328,14 @@ def resolve_request(
     )
 
 
-def _resolve_sampling(asked: Sampling, defaults: Sampling) -> SamplingParams:
-    values = {}
+def _resolve_sampling(asked: Sampling, speech: Speech) -> SamplingParams:
+    values, defaults = {}, speech.sampling
     for item in fields(SamplingParams):
         value = getattr(asked, item.name)
         if value is None:
             value = getattr(defaults, item.name)
         if value is not None:
             values[item.name] = value
+    if values.get("penalty_window") is not None:  # it is kept in full
+        values["penalty_window"] = min(values["penalty_window"], speech.context_max)
     return SamplingParams(**values)

@@ -7,6 +7,7 @@ there because people write ``/v1`` into the address of SDKs that add it themselv
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Awaitable, Callable
 from importlib import resources
@@ -39,7 +40,9 @@ from splashpy.server.response_store import ResponseStore
 from splashpy.version import __version__
 
 Handler = Callable[[Request], Awaitable[Any]]
-Read = Callable[[Fields, Endpoint], Ask | dict[str, Any]]
+Read = Callable[
+    [Fields, Endpoint], Ask | dict[str, Any] | Awaitable[Ask | dict[str, Any]]
+]
 """Reads a body; what needs no engine is the answer itself."""
 Row = tuple[str, tuple[str, ...], Handler]
 """Method, paths and handler."""
@@ -163,7 +166,8 @@ class Handlers:
             endpoint = self.endpoint
             body = await self.body(request)
             await endpoint.engine.until_ready(endpoint.settings.load_seconds)
-            ask = read(body, endpoint)
+            found = read(body, endpoint)
+            ask = await found if inspect.isawaitable(found) else found
             endpoint.metrics.add("ignored_fields_total", len(body.unread))
             if not isinstance(ask, Ask):
                 return json_response(ask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -74,7 +75,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         raise ApiError("invalid_value", "the body is empty; a JSON object is expected")
     try:
-        data = json.loads(body.decode("utf-8"), parse_constant=_refuse)
+        data = json.loads(
+            body.decode("utf-8"), parse_constant=_refuse, parse_float=_float
+        )
     except UnicodeDecodeError:
         raise ApiError("invalid_value", "the body is not UTF-8") from None
     except RecursionError:
@@ -103,6 +106,13 @@ def _check_depth(data: Any) -> None:
 
 def _too_deep() -> ApiError:
     return ApiError("invalid_value", f"the body is nested deeper than {_DEPTH} levels")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is larger than a number can be")
+    return value
 
 
 def _refuse(name: str) -> None:

@@ -12,10 +12,11 @@ from splashpy.protocol import Cycle, Generate, Prefill, RankedToken, ToolDelta
 from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
-from splashpy.server.errors import ApiError, Dialect
+from splashpy.server.errors import ApiError
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.logprobs import chat_logprobs, read_chat
+from splashpy.server.openai_stream import ended, failed
 from splashpy.server.outcome import (
     Outcome,
     extension,
@@ -34,7 +35,7 @@ from splashpy.server.reading import (
     unsupported,
 )
 from splashpy.server.responses import input_messages
-from splashpy.server.streaming import DONE, data
+from splashpy.server.streaming import data
 from splashpy.server.tools import read_offer
 
 _MOST_CHOICES = 8
@@ -116,6 +117,7 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
         tools=offer.tools,
         tool_choice=offer.choice,
         tool_name=offer.name,
+        allowed_tools=offer.allowed,
         parallel_tool_calls=offer.parallel,
         options=options,
         continue_final=body.flag("continue_final_message"),
@@ -217,22 +219,15 @@ class ChatShape:
 
     def close(self, outcomes: list[Outcome]) -> Iterator[bytes]:
         """The counts, where they were asked for, and the end."""
-        if self._options.usage_chunk:
-            done = outcomes[-1].done
-            yield data(
-                {
-                    **self._object("chat.completion.chunk"),
-                    "choices": [],
-                    "usage": openai_usage(outcomes),
-                    "timings": timings(done) if done else {},
-                }
-            )
-        yield DONE
+        yield from ended(
+            self._object("chat.completion.chunk"),
+            outcomes,
+            counted=self._options.usage_chunk,
+        )
 
     def fail(self, error: ApiError) -> Iterator[bytes]:
         """The error as an event, and the end."""
-        yield data(error.fields(Dialect.OPENAI))
-        yield DONE
+        yield from failed(error)
 
     def body(self, outcomes: list[Outcome]) -> Any:
         """The whole answer."""

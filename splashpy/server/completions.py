@@ -12,11 +12,12 @@ from splashpy.server.chat import repeated
 from splashpy.server.constraints import read_constraint
 from splashpy.server.endpoint import Endpoint, with_defaults
 from splashpy.server.engine import new_id
-from splashpy.server.errors import ApiError, Dialect
+from splashpy.server.errors import ApiError
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
 from splashpy.server.logprobs import MOST, completion_logprobs, mean_logprob
 from splashpy.server.native import prompt_of
+from splashpy.server.openai_stream import ended, failed
 from splashpy.server.outcome import (
     Outcome,
     extension,
@@ -25,13 +26,9 @@ from splashpy.server.outcome import (
     timings,
     timings_so_far,
 )
-from splashpy.server.reading import (
-    no_gaps,
-    read_progress,
-    read_sampling,
-    unsupported,
-)
-from splashpy.server.streaming import DONE, data
+from splashpy.server.reading import no_gaps, read_progress, read_sampling
+from splashpy.server.streaming import data
+from splashpy.server.tokens import joined
 
 _DEFAULT_TOKENS = 4096
 _MOST_CHOICES = 8
@@ -60,7 +57,7 @@ class CompletionOptions:
     kept: int = 1
 
 
-def read(body: Fields, endpoint: Endpoint) -> Ask:
+async def read(body: Fields, endpoint: Endpoint) -> Ask:
     """A body as the engine is asked.
 
     Raises:
@@ -84,7 +81,7 @@ def read(body: Fields, endpoint: Endpoint) -> Ask:
         if tries > count and command.logprobs is None:
             command = replace(command, logprobs=0)  # to rank them by
         commands += repeated(command, tries)
-        echoes += [_echo(body, prompt)] * tries
+        echoes += [await _echo(body, endpoint, prompt)] * tries
     options = CompletionOptions(
         model=endpoint.served_model(body.text("model")),
         usage_chunk=body.object("stream_options").flag("include_usage"),
@@ -138,14 +135,12 @@ def _command(
     return with_defaults(endpoint, command)
 
 
-def _echo(body: Fields, prompt: str | tuple[int, ...]) -> str:
+async def _echo(body: Fields, endpoint: Endpoint, prompt: str | tuple[int, ...]) -> str:
     if not body.flag("echo"):
         if body.integer("max_tokens") == 0:
             raise body.wrong("max_tokens", "1 or more without echo", 0)
         return ""
-    if not isinstance(prompt, str):
-        raise unsupported("echo", "repeating a prompt of token ids")
-    return prompt
+    return prompt if isinstance(prompt, str) else await joined(endpoint, prompt)
 
 
 class CompletionShape:
@@ -192,14 +187,11 @@ class CompletionShape:
 
     def close(self, outcomes: list[Outcome]) -> Iterator[bytes]:
         """The counts, where they were asked for, and the end."""
-        if self._options.usage_chunk:
-            yield data({**self._head, "choices": [], "usage": openai_usage(outcomes)})
-        yield DONE
+        yield from ended(self._head, outcomes, counted=self._options.usage_chunk)
 
     def fail(self, error: ApiError) -> Iterator[bytes]:
         """The error as an event, and the end."""
-        yield data(error.fields(Dialect.OPENAI))
-        yield DONE
+        yield from failed(error)
 
     def body(self, outcomes: list[Outcome]) -> Any:
         """The whole answer."""

@@ -13,6 +13,8 @@ from typing import Any
 
 from splashpy.server.errors import ApiError
 
+_LARGEST_BITS = 64
+
 
 class Fields:
     """The fields of one JSON object.
@@ -78,6 +80,8 @@ class Fields:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.wrong(name, "an integer", value)
+        if value.bit_length() > _LARGEST_BITS:
+            raise self.wrong(name, f"an integer of {_LARGEST_BITS} bits", value)
         if (low is not None and value < low) or (high is not None and value > high):
             raise self.wrong(name, _bounds(low, high), value)
         return value
@@ -93,9 +97,13 @@ class Fields:
             raise self.wrong(name, "a number", value)
         if (low is not None and value < low) or (high is not None and value > high):
             raise self.wrong(name, _bounds(low, high), value)
-        if not math.isfinite(value):
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+        if not math.isfinite(found):
             raise self.wrong(name, "a finite number", value)
-        return float(value)
+        return found
 
     def items(self, name: str) -> list[Any]:
         """A list; empty where it is absent."""

@@ -59,8 +59,8 @@ def chat_logprobs(tokens: Iterable[RankedToken]) -> dict[str, Any]:
     return {"content": [_entry(token) for token in tokens], "refusal": None}
 
 
-def response_logprobs(tokens: Iterable[RankedToken]) -> list[dict[str, Any]]:
-    """``logprobs`` of a text part in Responses."""
+def token_logprobs(tokens: Iterable[RankedToken]) -> list[dict[str, Any]]:
+    """``logprobs`` of a text part in Responses, and of a line of Ollama's."""
     return [_entry(token) for token in tokens]
 
 

@@ -17,12 +17,12 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
+from splashpy.server.logprobs import read_chat as read_logprobs
 from splashpy.server.ollama_shape import OllamaShape, Text, chat_text, generate_text
 from splashpy.server.reading import (
     media,
     no_gaps,
     read_sampling,
-    unsupported,
 )
 from splashpy.server.streaming import LINES
 from splashpy.server.tools import read_offer
@@ -46,6 +46,7 @@ def read_chat(body: Fields, endpoint: Endpoint) -> Ask | dict[str, Any]:
         tools=offer.tools,
         tool_choice=offer.choice,
         tool_name=offer.name,
+        allowed_tools=offer.allowed,
         parallel_tool_calls=offer.parallel,
         continue_final=messages[-1]["role"] == "assistant",
         constraint=_form(body),
@@ -87,8 +88,7 @@ def read_generate(body: Fields, endpoint: Endpoint) -> Ask | dict[str, Any]:
 
 
 def _ask(body: Fields, endpoint: Endpoint, command: Generate, text: Text) -> Ask:
-    if body.flag("logprobs"):
-        raise unsupported("logprobs", "reporting probabilities in this dialect")
+    command = replace(command, logprobs=read_logprobs(body))
     body.ignore(*_IGNORED)
     return Ask(
         commands=(with_defaults(endpoint, command),),

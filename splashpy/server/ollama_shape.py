@@ -8,13 +8,14 @@ of lines would skip, so a sign of life is a line without text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from splashpy.protocol import Cycle, Done, Prefill, ToolDelta
+from splashpy.protocol import Cycle, Done, Prefill, RankedToken, ToolDelta
 from splashpy.server.endpoint import Endpoint
 from splashpy.server.errors import ApiError, Dialect
+from splashpy.server.logprobs import token_logprobs
 from splashpy.server.outcome import Block, Outcome
 from splashpy.server.streaming import line
 
@@ -67,11 +68,15 @@ class OllamaShape:
             if event.ended == "whole":
                 yield self._line("", "", [outcome.call(event.index)])
             return
-        for piece in event.pieces:
-            if piece.channel == "r":
-                yield self._line("", piece.text)
-            elif piece.channel == "c":
-                yield self._line(piece.text, "")
+        texts = [piece for piece in event.pieces if piece.channel != "x"]
+        about = _about(event.logprobs)
+        if about and not texts:
+            yield self._line("", "", about=about)
+        for piece in texts:
+            thought = piece.channel == "r"
+            pair = ("", piece.text) if thought else (piece.text, "")
+            yield self._line(*pair, about=about)
+            about = {}
 
     def quiet(self, progress: Prefill | None) -> bytes:
         """A line without text."""
@@ -93,16 +98,21 @@ class OllamaShape:
         """The whole answer."""
         (outcome,) = outcomes
         text = self._object(outcome.content, outcome.reasoning, outcome.calls)
-        return {**text, **_ended(outcome)}
+        return {**text, **_about(outcome.ranked), **_ended(outcome)}
 
     def loaded(self, reason: str) -> dict[str, Any]:
         """The answer to a request that asks for nothing but the model."""
         return {**self._object("", "", []), "done": True, "done_reason": reason}
 
     def _line(
-        self, content: str, thinking: str, calls: list[Block] | None = None
+        self,
+        content: str,
+        thinking: str,
+        calls: Sequence[Block] = (),
+        *,
+        about: Mapping[str, Any] | None = None,
     ) -> bytes:
-        return line(self._object(content, thinking, calls or []))
+        return line({**self._object(content, thinking, list(calls)), **(about or {})})
 
     def _object(
         self, content: str, thinking: str, calls: list[Block]
@@ -113,6 +123,11 @@ class OllamaShape:
             **self._text(content, thinking, calls),
             "done": False,
         }
+
+
+def _about(tokens: Sequence[RankedToken]) -> dict[str, Any]:
+    """The field that says how likely tokens were; none where nobody asked."""
+    return {"logprobs": token_logprobs(tokens)} if tokens else {}
 
 
 def _call(block: Block) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from splashpy.server.fields import Fields
 
 BAN = -1e9  # added to a logit, leaves no chance to a token
 FORCE = 1e9
+_LITTLE = 1e-9
 _MOST_STOPS = 16
 _REASONING_BUDGETS = (
     "reasoning_budget_tokens",
@@ -51,7 +52,10 @@ def read_sampling(body: Fields, *, stops: str = "stop") -> Sampling:
         raise body.wrong("repetition_penalty", "above 0", repetition)
     top_p = body.number("top_p", 0, 1)
     if top_p == 0:
-        top_p = 1e-9  # clients mean: the most likely token only
+        top_p = _LITTLE  # clients mean: the most likely token only
+    min_p = body.number("min_p", 0, 1)
+    if min_p == 1:
+        min_p -= _LITTLE  # the same
     window = body.integer("repeat_last_n", -1)
     if window is None and repetition not in (None, 1):
         window = _PENALTY_WINDOW
@@ -59,7 +63,7 @@ def read_sampling(body: Fields, *, stops: str = "stop") -> Sampling:
         temperature=body.number("temperature", 0, 2),
         top_p=top_p,
         top_k=max(top_k, 0) if top_k is not None else None,
-        min_p=body.number("min_p", 0, 1),
+        min_p=min_p,
         presence_penalty=body.number("presence_penalty", -2, 2),
         frequency_penalty=body.number("frequency_penalty", -2, 2),
         repetition_penalty=repetition,

@@ -8,7 +8,7 @@ from typing import Any
 
 from splashpy.protocol import Cycle, Prefill, RankedToken, ToolDelta
 from splashpy.server.errors import ApiError
-from splashpy.server.logprobs import response_logprobs
+from splashpy.server.logprobs import token_logprobs
 from splashpy.server.outcome import Block, Outcome, extension, prompt_progress
 from splashpy.server.streaming import event
 
@@ -149,7 +149,7 @@ class ResponseShape:
             "response.output_text.delta",
             content_index=0,
             delta=text,
-            logprobs=response_logprobs(told),
+            logprobs=token_logprobs(told),
         )
 
     def _leave(self) -> Iterator[bytes]:
@@ -264,5 +264,5 @@ def _part(text: str, ranked: Sequence[RankedToken] = ()) -> dict[str, Any]:
         "type": "output_text",
         "text": text,
         "annotations": [],
-        "logprobs": response_logprobs(ranked),
+        "logprobs": token_logprobs(ranked),
     }

@@ -26,6 +26,7 @@ from splashpy.server.response_shape import ResponseShape
 from splashpy.server.response_store import ResponseStore
 from splashpy.server.tools import (
     Offer,
+    allowed_tools,
     check_offer,
     function_tool,
     read_choice,
@@ -104,6 +105,7 @@ def _command(
         tools=offer.tools,
         tool_choice=offer.choice,
         tool_name=offer.name,
+        allowed_tools=offer.allowed,
         parallel_tool_calls=offer.parallel,
         options=options,
         constraint=read_nested(form, "text.format"),
@@ -168,14 +170,17 @@ def _offer(body: Fields, names: ToolNames) -> Offer:
                 if item.text("type", "function") == "function"
             ]
     choice = body.raw("tool_choice")
-    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        choice = "required" if choice.get("mode") == "required" else "auto"
-    elif isinstance(choice, dict) and choice.get("type") != "function":
+    kinds = ("function", "allowed_tools")
+    if isinstance(choice, dict) and choice.get("type") not in kinds:
         choice = "auto"
     offer = Offer(
         tuple(tools),
         *read_choice(choice),
         parallel=body.flag("parallel_tool_calls", default=True),
+        allowed=tuple(
+            names.flat(str(tool.get("name")), str(tool.get("namespace") or ""))
+            for tool in allowed_tools(choice)
+        ),
     )
     check_offer(offer)
     return offer

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from splashpy.protocol import Count, Counted, Detokenize, Generate, Tokenize, Tokens
@@ -84,10 +85,20 @@ async def detokenize(endpoint: Endpoint, body: Fields) -> dict[str, Any]:
         if not isinstance(value, int) or isinstance(value, bool):
             raise body.wrong(f"tokens[{number}]", "a token id", value)
         ids.append(value)
-    asked = Detokenize(id=new_id("", 32), token_ids=tuple(ids))
+    text = await joined(endpoint, ids)
+    return {"content": text, "prompt": text}
+
+
+async def joined(endpoint: Endpoint, token_ids: Sequence[int]) -> str:
+    """The text of tokens.
+
+    Raises:
+        ApiError: an id is no token.
+    """
+    asked = Detokenize(id=new_id("", 32), token_ids=tuple(token_ids))
     found = await endpoint.engine.ask(asked)
     assert isinstance(found, Tokens)
-    return {"content": found.text, "prompt": found.text}
+    return found.text
 
 
 async def _cut(

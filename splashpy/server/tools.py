@@ -19,6 +19,7 @@ class Offer:
         tools: OpenAI tool objects.
         choice: whether a call may, must not or must be the answer.
         name: the only tool that may be called; empty: any.
+        allowed: the only tools that may be called; empty: all.
         parallel: an answer may hold several calls.
     """
 
@@ -26,6 +27,7 @@ class Offer:
     choice: ToolChoice = "auto"
     name: str = ""
     parallel: bool = True
+    allowed: tuple[str, ...] = ()
 
     @property
     def callable(self) -> bool:
@@ -48,6 +50,7 @@ def read_offer(body: Fields) -> Offer:
         tuple(tools),
         *read_choice(choice),
         parallel=body.flag("parallel_tool_calls", default=True),
+        allowed=tuple(map(_name_in, allowed_tools(choice))),
     )
     check_offer(found)
     return found
@@ -62,11 +65,10 @@ def read_choice(choice: Any) -> tuple[ToolChoice, str]:
     if choice is None:
         return "auto", ""
     if isinstance(choice, dict):
-        function = choice.get("function", choice)
-        name = function.get("name") if isinstance(function, dict) else None
-        if isinstance(name, str) and name:
+        name = _name_in(choice)
+        if name:
             return "required", name
-        mode = choice.get("mode")
+        mode = _allowance(choice).get("mode")
         return ("required" if mode == "required" else "auto"), ""
     if choice == "any":
         choice = "required"
@@ -79,6 +81,36 @@ def read_choice(choice: Any) -> tuple[ToolChoice, str]:
     return choice, ""
 
 
+def allowed_tools(choice: Any) -> list[dict[str, Any]]:
+    """The tools a choice is limited to, as it names them; empty: to none.
+
+    Raises:
+        ApiError: a limit to nothing.
+    """
+    if not isinstance(choice, dict) or choice.get("type") != "allowed_tools":
+        return []
+    tools = _allowance(choice).get("tools")
+    found = [t for t in tools if isinstance(t, dict)] if isinstance(tools, list) else []
+    if not any(map(_name_in, found)):
+        raise ApiError(
+            "invalid_value", "tool_choice allows no tools", param="tool_choice"
+        )
+    return found
+
+
+def _allowance(choice: dict[str, Any]) -> dict[str, Any]:
+    """The object that holds mode and tools, which Chat Completions nests."""
+    nested = choice.get("allowed_tools")
+    return nested if isinstance(nested, dict) else choice
+
+
+def _name_in(tool: dict[str, Any]) -> str:
+    """The name of a tool, flat or nested; empty where there is none."""
+    function = tool.get("function", tool)
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else ""
+
+
 def check_offer(offer: Offer) -> None:
     """Refuse a required call that cannot be.
 
@@ -86,6 +118,12 @@ def check_offer(offer: Offer) -> None:
         ApiError: there are no tools, or not the one named.
     """
     names = {tool["function"]["name"] for tool in offer.tools}
+    if offer.allowed and names.isdisjoint(offer.allowed):
+        raise ApiError(
+            "invalid_value",
+            f"tool_choice allows {', '.join(offer.allowed)}, tools offers none of them",
+            param="tool_choice",
+        )
     if offer.choice == "required" and (
         not names or (offer.name and offer.name not in names)
     ):

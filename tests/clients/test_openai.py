@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from clients.conversation import call
-from server_kit import Running, Said, Script
+from server_kit import THOUGHT, Running, Said, Script
 
 Ask = Callable[..., Any]
 
@@ -76,12 +76,7 @@ def test_streams_a_response_as_the_events_it_expects(
     assert [kind for kind, _ in groupby(kinds)] == [
         "created",
         "in_progress",
-        "output_item.added",
-        "reasoning_summary_part.added",
-        "reasoning_summary_text.delta",
-        "reasoning_summary_text.done",
-        "reasoning_summary_part.done",
-        "output_item.done",
+        *THOUGHT,
         "output_item.added",
         "content_part.added",
         "output_text.delta",

@@ -47,6 +47,47 @@ def test_tags_written_in_characters(text: str, expected: tuple[str, str]) -> Non
     assert split(list(text)) == expected
 
 
+GEMMA = ReasoningTags("<|channel>", "<channel|>", 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("thought\nwhy\n", "because", ("why\n", "because")),
+        ("thought\n", "\nyes", ("", "yes")),
+        ("thought", "yes", ("", "yes")),
+        ("though I", "yes", ("though I", "yes")),
+        ("tho", "yes", ("tho", "yes")),
+        ("", "yes", ("", "yes")),
+    ],
+)
+@pytest.mark.parametrize("by_token", [True, False])
+def test_the_name_of_a_channel_belongs_to_its_tag(
+    before: str, after: str, expected: tuple[str, str], *, by_token: bool
+) -> None:
+    if not by_token:
+        written = ReasoningTags(GEMMA.open, GEMMA.close)
+        text = f"{GEMMA.open}{before}{GEMMA.close}{after}"
+        assert split([text], written) == split(list(text), written) == expected
+        return
+    splitter = ChannelSplitter(GEMMA)
+    runs = splitter.switch(8)
+    for character in before:
+        runs += splitter.feed(character)
+    runs += [*splitter.switch(9), *splitter.feed(after), *splitter.flush()]
+    assert "".join(text for text, channel in runs if channel == "r") == expected[0]
+    assert "".join(text for text, channel in runs if channel == "c") == expected[1]
+
+
+def test_gemma_s_tags_are_known_by_its_template_and_are_not_harmony_s() -> None:
+    ids = {"<|channel>": 8, "<channel|>": 9, "<|channel|>": 7}
+    assert find_tags("{{ '<|channel>thought' }}", ids.get) == GEMMA
+    assert find_tags("", ids.get) == GEMMA
+    assert find_tags("{{ '<|channel|>analysis' }}", {"<|channel|>": 7}.get) is None
+    past = "<|channel>thought\nwhy\n<channel|>yes"
+    assert split_reasoning(past, GEMMA) == ("why", "yes")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

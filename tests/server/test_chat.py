@@ -7,40 +7,10 @@ import threading
 from typing import Any
 
 import pytest
-from server_kit import CONTEXT, PATIENCE, Reply, Running, Said, Script
+from chat_kit import HI, TOOLS, chat, deltas
+from server_kit import PATIENCE, Running, Said, Script
 
 from splashpy.errors import ModelResultError
-
-HI = [{"role": "user", "content": "hi"}]
-CALL = (
-    "<tool_call>\n<function=look>\n<parameter=where>\nhere\n</parameter>\n"
-    "<parameter=depth>\n2\n</parameter>\n</function>\n</tool_call>"
-)
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "look",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "where": {"type": "string"},
-                    "depth": {"type": "integer"},
-                },
-            },
-        },
-    }
-]
-
-
-def chat(server: Running, **fields: Any) -> Reply:
-    body = {"model": "local", "messages": HI, **fields}
-    return server.post("/v1/chat/completions", body)
-
-
-def deltas(reply: Reply) -> list[dict[str, Any]]:
-    chunks = [event for event in reply.events if isinstance(event, dict)]
-    return [c["choices"][0]["delta"] for c in chunks if c["choices"]]
 
 
 def test_an_answer_carries_reasoning_text_and_counts(
@@ -113,104 +83,6 @@ def test_a_chunk_of_counts_comes_only_where_it_was_asked_for(
         assert empty[0]["usage"]["completion_tokens"] > 0
 
 
-def test_tool_calls_are_streamed_one_element_at_a_time(
-    server: Running, script: Script
-) -> None:
-    script.say(f"</think>Let me look.\n{CALL}\n{CALL}<|im_end|>")
-
-    reply = chat(server, stream=True, tools=TOOLS)
-
-    assert "".join(d.get("content", "") for d in deltas(reply)) == "Let me look."
-    pieces = [d["tool_calls"] for d in deltas(reply) if "tool_calls" in d]
-    assert all(len(piece) == 1 for piece in pieces)
-    assert [p[0]["index"] for p in pieces] == sorted(p[0]["index"] for p in pieces)
-    for index in (0, 1):
-        mine = [p[0] for p in pieces if p[0]["index"] == index]
-        assert mine[0]["id"].startswith("call_")
-        assert mine[0]["type"] == "function"
-        assert mine[0]["function"] == {"name": "look", "arguments": ""}
-        assert all("id" not in later for later in mine[1:])
-        text = "".join(later["function"]["arguments"] for later in mine)
-        assert text == '{"where":"here","depth":2}'
-    assert reply.events[-2]["choices"][0]["finish_reason"] == "tool_calls"
-
-
-def test_an_answer_of_calls_only_has_no_content(
-    server: Running, script: Script
-) -> None:
-    script.say(f"</think>\n\n{CALL}<|im_end|>")
-
-    (choice,) = chat(server, tools=TOOLS).json["choices"]
-
-    assert choice["message"]["content"] is None
-    (call,) = choice["message"]["tool_calls"]
-    assert call["function"]["arguments"] == '{"where":"here","depth":2}'
-    assert choice["finish_reason"] == "tool_calls"
-
-
-def test_a_call_cut_by_the_budget_is_text_in_both_forms(
-    server: Running, script: Script
-) -> None:
-    script.say(f"</think>{CALL}")
-
-    whole = chat(server, tools=TOOLS, max_tokens=60).json["choices"][0]
-    streamed = chat(server, tools=TOOLS, max_tokens=60, stream=True)
-
-    assert whole["finish_reason"] == "length"
-    assert "tool_calls" not in whole["message"]
-    text = "".join(d.get("content", "") for d in deltas(streamed))
-    assert text == whole["message"]["content"]
-    assert CALL.startswith(text)
-
-
-def test_parallel_calls_can_be_forbidden(server: Running, script: Script) -> None:
-    script.say(f"</think>{CALL}\n{CALL}<|im_end|>")
-
-    reply = chat(server, tools=TOOLS, parallel_tool_calls=False)
-
-    assert len(reply.json["choices"][0]["message"]["tool_calls"]) == 1
-
-
-@pytest.mark.parametrize(
-    "choice", ["required", {"type": "function", "function": {"name": "look"}}]
-)
-def test_a_required_call_is_begun_for_the_model(
-    server: Running, script: Script, choice: Any
-) -> None:
-    script.answers = [
-        Said((CALL.removeprefix("<tool_call>\n<function=look>\n"),)),
-        Said((f"Hm.</think>\n\n{CALL}<|im_end|>",)),
-    ]
-
-    for effort in ("none", None):
-        reply = chat(server, tools=TOOLS, tool_choice=choice, reasoning_effort=effort)
-
-        message = reply.json["choices"][0]["message"]
-        (call,) = message["tool_calls"]
-        assert call["function"]["name"] == "look"
-        assert message.get("reasoning_content", "") == ("" if effort else "Hm.")
-
-
-def test_a_forbidden_call_is_shown_but_its_marker_is_banned(
-    server: Running, script: Script
-) -> None:
-    chat(server, tools=TOOLS, tool_choice="none")
-    chat(server, tools=TOOLS)
-
-    banned, free = script.requests
-    assert banned.token_ids == free.token_ids
-    assert [bias for _, bias in banned.sampling.logit_bias] == [-1e9]
-
-
-def test_no_tools_and_an_empty_list_are_the_same_prompt(
-    server: Running, script: Script
-) -> None:
-    chat(server)
-    chat(server, tools=[])
-
-    assert script.requests[0].token_ids == script.requests[1].token_ids
-
-
 def test_a_stop_string_ends_the_content_before_it(
     server: Running, script: Script
 ) -> None:
@@ -243,46 +115,6 @@ def test_a_budget_is_a_ceiling_not_a_reservation(
 
     assert reply.status == 200
     assert script.requests[0].max_new_tokens == 1_000_000  # the engine clamps it
-
-
-def test_a_prompt_that_is_too_long_is_told_in_the_words_agents_read(
-    server: Running, script: Script
-) -> None:
-    long = [{"role": "user", "content": "x" * CONTEXT}]
-
-    reply = chat(server, messages=long, stream=True)
-
-    assert reply.status == 400
-    error = reply.json["error"]
-    assert error["code"] == "context_length_exceeded"
-    assert error["type"] == "invalid_request_error"
-    assert error["param"] == "messages"
-    count = server.post("/v1/chat/completions/input_tokens", {"messages": long})
-    tokens = count.json["input_tokens"]
-    assert error["message"] == (
-        f"This model's maximum context length is {CONTEXT} tokens. However, your "
-        f"request has {tokens} input tokens. Please reduce the length of the messages."
-    )
-    assert script.requests == []
-
-
-def test_the_longest_prompt_that_fits_leaves_one_token(
-    server: Running, script: Script
-) -> None:
-    script.say("abc")
-    found = server.post(
-        "/v1/chat/completions/input_tokens",
-        {"messages": [{"role": "user", "content": ""}]},
-    ).json["input_tokens"]
-    room = CONTEXT - found - 1
-
-    fits = chat(server, messages=[{"role": "user", "content": "x" * room}])
-    not_any_more = chat(
-        server, messages=[{"role": "user", "content": "x" * (room + 1)}]
-    )
-
-    assert fits.status == 200
-    assert not_any_more.status == 400
 
 
 def test_several_answers_count_their_prompt_once(

@@ -219,6 +219,62 @@ def test_calls_of_a_strict_tool_keep_to_its_schema(
     assert "strict" not in server.post("/apply-template", {**body}).body.decode()
 
 
+@pytest.mark.parametrize("mode", ["auto", "required"])
+@pytest.mark.parametrize(
+    ("path", "body", "choice"),
+    [
+        (
+            CHAT,
+            {"messages": MESSAGES, "reasoning_effort": "none"},
+            {"type": "allowed_tools", "allowed_tools": {"tools": [TOOL]}},
+        ),
+        (
+            RESPONSES,
+            {"input": "Hi", "reasoning": {"effort": "none"}},
+            {"type": "allowed_tools", "tools": [{"type": "function", "name": "look"}]},
+        ),
+    ],
+)
+def test_all_tools_are_shown_and_only_the_allowed_ones_are_called(
+    server: Running,
+    script: Script,
+    path: str,
+    body: dict[str, Any],
+    choice: dict[str, Any],
+    mode: str,
+) -> None:
+    (choice.get("allowed_tools") or choice)["mode"] = mode
+    tools = [{"type": "function", "name": name} for name in ("look", "listen")]
+    body = {**body, "tools": tools}
+    assert server.post(path, body).status == 200
+    assert server.post(path, {**body, "tool_choice": choice}).status == 200
+
+    free, limited = script.requests
+    shown = free.token_ids
+    assert limited.token_ids[: len(shown)] == shown
+    assert limited.grammar is not None
+    if mode == "auto":
+        limited.grammar.consume([5, token_of(server, "<tool_call>")])
+        head = "\n<function="
+        names = [(f"{head}look>\n", True), (f"{head}listen>\n", False)]
+    else:  # the only name there is was written for the model
+        names = [("</function>", True), ("listen>\n", False)]
+    for text, legal in names:
+        ids = server.post("/tokenize", {"content": text}).json["tokens"]
+        assert (limited.grammar.legal(ids) == len(ids)) is legal
+
+
+@pytest.mark.parametrize("names", [[], ["taste"]])
+def test_a_choice_among_no_tools_is_refused(server: Running, names: list[str]) -> None:
+    tools = [{"type": "function", "name": name} for name in names]
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": tools}
+    body = {"input": "Hi", "tools": [STRICT], "tool_choice": choice}
+
+    reply = server.post(RESPONSES, body)
+
+    assert (reply.status, reply.json["error"]["param"]) == (400, "tool_choice")
+
+
 def test_a_strict_tool_no_grammar_can_hold_is_refused(
     server: Running, script: Script
 ) -> None:

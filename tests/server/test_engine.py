@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from server_kit import PATIENCE, Running, Said, Script, until
 
 from splashpy.errors import PackageError, PortError
-from splashpy.protocol import Load, Phase
+from splashpy.protocol import Load
 from splashpy.server import serving
 from splashpy.server.serving import open_sockets
 from splashpy.server.settings import ServerSettings
@@ -217,42 +215,3 @@ def test_a_request_that_waits_beyond_its_deadline_is_told_that_it_waited(
     told = "the request waited 0.05 s, as long as it may, and was not begun"
     assert reply.json["error"]["message"] == told
     assert status_of(first) == 200
-
-
-def test_two_hundred_requests_that_leave_at_random_leave_nothing_behind(
-    serve: Any, script: Script
-) -> None:
-    server = serve(max_queue=300)
-    script.say(TEXT, block=2)
-    chance = random.Random(5)
-
-    def one(number: int) -> int:
-        body = {**BODY, "stream": number % 2 == 0}
-        connection = begin(server, body)
-        if chance.random() < 0.4:
-            if chance.random() < 0.5:
-                until(lambda: len(script.requests) > number // 8)
-            connection.close()
-            return 0
-        response = connection.getresponse()
-        response.read(40 if chance.random() < 0.2 else None)
-        connection.close()
-        return response.status
-
-    with ThreadPoolExecutor(8) as pool:
-        statuses = list(pool.map(one, range(200)))
-
-    assert set(statuses) == {0, 200}
-    until(lambda: server.endpoint.active == 0)
-    assert len(server.endpoint.engine._running) == 0
-    assert server.get("/ready").status == 200
-    status = server.get("/status").json
-    assert sum(status["requests"].values()) <= 200
-    assert status["queue"] == {
-        "running": 0,
-        "waiting": 0,
-        "lanes": 1,
-        "capacity": 300,
-        "phases": dict.fromkeys(get_args(Phase), 0) | {"queued": 0},
-    }
-    assert "splashpy_requests_total" in server.get("/metrics").body.decode()

@@ -45,6 +45,16 @@ def test_a_gap_is_filled_alike_with_drafts_and_without(gaps: Running) -> None:
     assert drafted["timings"]["draft_n"] > 0
 
 
+def test_a_window_longer_than_any_text_is_the_context(gaps: Running) -> None:
+    asked = {**FILE, "n_predict": 8, "top_k": 1, "repeat_penalty": 1.1}
+
+    whole = gaps.post("/infill", {**asked, "repeat_last_n": -1}).json
+    longer = gaps.post("/infill", {**asked, "repeat_last_n": 2**63 - 1})
+
+    assert longer.status == 200
+    assert longer.json["content"] == whole["content"]
+
+
 def test_what_was_typed_before_is_not_read_again(gaps: Running) -> None:
     warm = {**FILE, "n_predict": 0, "t_max_predict_ms": 1, "response_fields": [""]}
     typed = {**FILE, "prompt": "on", "n_predict": 4}

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from server_kit import PATIENCE, Running
 
+from splashpy.server.gate import PUBLIC
+
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
 GUARDED = (
     ("GET", "/v1/models"),
@@ -144,6 +146,25 @@ def test_a_key_is_wanted_before_a_body_is_read(
     assert received.startswith(b"HTTP/1.1 401 ")
     assert b"www-authenticate: Bearer" in received
     assert b"wants its key" in received
+
+
+def test_every_route_wants_the_key_and_a_local_name(serve: Any) -> None:
+    server = serve(key="s3cret", ollama=True, lmstudio=True)
+    key = {"Authorization": "Bearer s3cret"}
+    document = server.get("/openapi.json", **key).json["paths"]
+    routes = [
+        (method.upper(), path.replace("{id}", "x"))
+        for path, item in document.items()
+        for method in item
+        if method in ("get", "post", "delete")
+    ]
+
+    for method, path in routes:
+        bare = server.request(method, path, headers={"Content-Type": "text/plain"})
+        named = server.request(method, path, headers={**key, "Host": "evil.example"})
+        assert (bare.status == 401) is (path not in PUBLIC), path
+        assert named.status == 403, path
+    assert len(routes) > 50
 
 
 @pytest.mark.parametrize("path", OPEN)

@@ -46,6 +46,7 @@ def test_requests_whose_clients_may_leave_leave_nothing_behind(
     server: Running, script: Script
 ) -> None:
     script.say(TEXT)
+    before = server.get("/status").json
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         statuses = list(pool.map(lambda n: ask(server.port, n), range(REQUESTS)))
@@ -56,4 +57,11 @@ def test_requests_whose_clients_may_leave_leave_nothing_behind(
     until(lambda: server.endpoint.active == 0)
     until(lambda: len(script.ended) == len(script.requests))
     assert len(server.endpoint.engine._running) == 0
+    now = server.get("/status").json
+    asked = sum(now["requests"].values()) - sum(before["requests"].values())
+    assert asked <= REQUESTS
+    assert (now["queue"]["running"], now["queue"]["waiting"]) == (0, 0)
+    assert not any(now["queue"]["phases"].values())
+    assert server.get("/ready").status == 200
+    assert "splashpy_requests_total" in server.get("/metrics").body.decode()
     assert server.post("/v1/chat/completions", {"messages": HI}).status == 200

@@ -7,6 +7,7 @@ tokens of the vocabulary as alternatives.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -121,12 +122,16 @@ def test_tokens_of_a_call_come_in_their_order(server: Running, script: Script) -
         assert spelled(entries).decode() == f"</think>{call}"
 
 
+@pytest.mark.parametrize("ids", [False, True], ids=["text", "token ids"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_completion_tells_where_in_its_text_each_token_begins(
-    server: Running, script: Script, *, stream: bool
+    server: Running, script: Script, *, stream: bool, ids: bool
 ) -> None:
     script.say("éa<|im_end|>")
-    body = {"prompt": "Ü<|im_start|>x", "echo": True, "logprobs": 1, "stream": stream}
+    prompt = "Ü<|im_start|>x"
+    if ids:
+        prompt = server.post("/tokenize", {"content": prompt}).json["tokens"]
+    body = {"prompt": prompt, "echo": True, "logprobs": 1, "stream": stream}
 
     reply = server.post("/v1/completions", body)
 
@@ -143,6 +148,22 @@ def test_a_completion_tells_where_in_its_text_each_token_begins(
     assert found["top_logprobs"][0] is None
     assert all(found["tokens"][n] in found["top_logprobs"][n] for n in range(1, 7))
     assert script.requests[0].prompt_logprobs == 1
+
+
+def test_a_line_of_ollama_s_tells_of_its_tokens(serve: Any, script: Script) -> None:
+    server = serve(ollama=True)
+    script.say("hm</think>é!<|im_end|>")
+    body = {"messages": MESSAGES, "logprobs": True, "top_logprobs": 1}
+
+    lines = server.post("/api/chat", body).body.decode().splitlines()
+    whole = server.post("/api/chat", {**body, "stream": False}).json
+    plain = server.post("/api/chat", {"messages": MESSAGES, "stream": False}).json
+
+    told = [entry for line in lines for entry in json.loads(line).get("logprobs", [])]
+    assert told == whole["logprobs"]
+    assert spelled(told) == "hm</think>é!".encode()
+    assert {len(entry["top_logprobs"]) for entry in told} <= {1, 2}
+    assert "logprobs" not in plain
 
 
 def test_the_best_of_some_answers_is_the_likeliest(

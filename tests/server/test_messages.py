@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from server_kit import CONTEXT, Reply, Running, Said, Script
+from server_kit import Reply, Running, Said, Script
 
 from splashpy.errors import ModelResultError
 
@@ -246,20 +246,6 @@ def test_counting_is_what_generating_reads(server: Running, script: Script) -> N
     ask(server, **body)
 
     assert count.json == {"input_tokens": len(script.requests[0].token_ids)}
-
-
-def test_a_prompt_that_is_too_long_is_told_in_the_words_agents_read(
-    server: Running,
-) -> None:
-    body = {"messages": [{"role": "user", "content": "x" * CONTEXT}]}
-
-    count = server.post("/v1/messages/count_tokens", body).json["input_tokens"]
-    reply = ask(server, **body, stream=True)
-
-    assert reply.status == 400
-    assert reply.json["error"]["message"] == (
-        f"prompt is too long: {count} tokens > {CONTEXT - 1} maximum"
-    )
 
 
 def test_a_full_queue_is_an_overload(serve: Any, script: Script) -> None:

@@ -252,3 +252,18 @@ def test_no_request_invents_a_label_of_the_metrics(opened: Running) -> None:
         opened.post("/v1/chat/completions", {"messages": HI, "model": model})
 
     assert labels() == known
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+@pytest.mark.parametrize("name", ["temperature", "timeout", "metadata", "seed"])
+@pytest.mark.parametrize("digits", ["1e999", "1" + 400 * "0", "1" + 9000 * "0"])
+def test_a_number_no_machine_holds_is_refused_or_passed_over(
+    opened: Running, path: str, name: str, digits: str
+) -> None:
+    fields = json.dumps(MINIMAL[path])[1:-1]
+    body = f'{{{fields}, "{name}": {digits}}}'.encode()
+
+    reply = opened.request("POST", path, body, {"Content-Type": "application/json"})
+
+    assert reply.status == 400 or (reply.status, name) == (200, "metadata")
+    assert b"Infinity" not in reply.body

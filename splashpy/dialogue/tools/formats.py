@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from splashpy.dialogue.tools.frames import brace_frame, pair_frame, tag_frame
 from splashpy.dialogue.tools.json_call import HeadedReader, HeadWords, JsonCallReader
@@ -74,38 +74,37 @@ _QWEN = TagWords(
     region=_CALL,
     trims=True,
 )
-_QWEN_BARE = TagWords(
-    call=_QWEN.call,
-    argument=_QWEN.argument,
-    argument_start=_QWEN.argument_start,
-    call_close=_QWEN.call_close,
-    argument_close=_QWEN.argument_close,
-    trims=True,
+_QWEN_BARE = replace(_QWEN, region=("", ""))
+
+
+def _with_attributes(
+    call: str,
+    argument: str,
+    region: tuple[str, str] = ("", ""),
+    *,
+    unwraps: bool = False,
+) -> TagWords:
+    """Tags whose names are attributes: ``<invoke name="f">``."""
+    return TagWords(
+        call=re.compile(rf"<{call}\s+{_NAMED}\s*>"),
+        argument=re.compile(rf"<{argument}\s+{_NAMED}\s*>"),
+        argument_start=f"<{argument}",
+        call_close=f"</{call}>",
+        argument_close=f"</{argument}>",
+        region=region,
+        unwraps=unwraps,
+    )
+
+
+_MUSE = _with_attributes(
+    "atem:invoke",
+    "atem:parameter",
+    ("<atem:function_calls>", "</atem:function_calls>"),
 )
-_MUSE = TagWords(
-    call=re.compile(rf"<atem:invoke\s+{_NAMED}\s*>"),
-    argument=re.compile(rf"<atem:parameter\s+{_NAMED}\s*>"),
-    argument_start="<atem:parameter",
-    call_close="</atem:invoke>",
-    argument_close="</atem:parameter>",
-    region=("<atem:function_calls>", "</atem:function_calls>"),
+_MINIMAX = _with_attributes(
+    "invoke", "parameter", ("<minimax:tool_call>", "</minimax:tool_call>")
 )
-_MINIMAX = TagWords(
-    call=re.compile(rf"<invoke\s+{_NAMED}\s*>"),
-    argument=re.compile(rf"<parameter\s+{_NAMED}\s*>"),
-    argument_start="<parameter",
-    call_close="</invoke>",
-    argument_close="</parameter>",
-    region=("<minimax:tool_call>", "</minimax:tool_call>"),
-)
-_MINICPM = TagWords(
-    call=re.compile(rf"<function\s+{_NAMED}\s*>"),
-    argument=re.compile(rf"<param\s+{_NAMED}\s*>"),
-    argument_start="<param",
-    call_close="</function>",
-    argument_close="</param>",
-    unwraps=True,
-)
+_MINICPM = _with_attributes("function", "param", unwraps=True)
 _GLM = PairWords(("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>"), _CALL)
 _LONGCAT = PairWords(
     ("<longcat_arg_key>", "</longcat_arg_key>"),
