@@ -75,7 +75,7 @@ ACTIONS = (
         "interrupt",
         "anywhere",
         "Leaving",
-        "copy, else stop, else clear the prompt, else twice to quit",
+        "copy, else stop, else clear, else twice to quit",
     ),
     Action(
         "copy_answer",
@@ -295,6 +295,14 @@ ACTIONS = (
         "conversation",
         "Chosen",
         "show its link; again: open it",
+    ),
+    Action(
+        "pager",
+        "p",
+        "screen.order('pager')",
+        "conversation",
+        "Chosen",
+        "read it in $PAGER",
     ),
     Action(
         "conversation_help",

@@ -279,6 +279,7 @@ class ChatScreen(Screen[None]):
 
     @on(PromptSubmitted)
     def _submit(self) -> None:
+        self.app.clear_notifications()
         try:
             command = parse(self.prompt.text)
         except UsageError as error:
@@ -324,6 +325,7 @@ class ChatScreen(Screen[None]):
 
     def action_step_back(self) -> None:
         """Leave editing, else stop, else take back the queued message."""
+        self.app.clear_notifications()
         if self._popup.display:
             self._popup.show(())
         elif self.focused is self.transcript:
