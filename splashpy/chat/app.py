@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import ClassVar
 
 from textual.app import App
 from textual.driver import Driver
@@ -34,6 +35,7 @@ from splashpy.chat.guardian import Guardian
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.sizes import NARROW, TALL, WIDE
 from splashpy.chat.terminal_input import InlineDriver, ScreenDriver
 from splashpy.chat.theme import DARK
 from splashpy.chat.themes import use_theme
@@ -63,6 +65,16 @@ class ChatApp(App[bool]):
 
     CSS_PATH = "splashpy.tcss"
     NOTIFICATION_TIMEOUT = 8.0
+    # Classes of every screen, for the style sheet.
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+        (0, "-narrow"),
+        (NARROW, "-middle"),
+        (WIDE, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+        (0, "-short"),
+        (TALL, "-tall"),
+    ]
 
     def __init__(
         self,

@@ -37,20 +37,20 @@ class Action(NamedTuple):
 
 ACTIONS = (
     Action(
-        "newline",
-        "ctrl+j,shift+enter,alt+enter",
-        "newline",
-        "prompt",
-        "Writing",
-        "new line; also \\ then enter",
-    ),
-    Action(
         "send",
         "enter,ctrl+enter",
         "send",
         "prompt",
         "Writing",
         "send; while an answer runs, let it wait",
+    ),
+    Action(
+        "newline",
+        "ctrl+j,shift+enter,alt+enter",
+        "newline",
+        "prompt",
+        "Writing",
+        "new line; also \\ then enter",
     ),
     Action("undo", "ctrl+underscore,super+z", "undo", "prompt", "Writing", "undo"),
     Action(

@@ -21,6 +21,8 @@ from splashpy.errors import UsageError
 from splashpy.protocol import Ready
 from splashpy.sanitize import sanitize, sanitize_line
 
+_KEYS = "enter or F2 applies · esc leaves them"
+
 
 class ParametersScreen(ModalScreen[ChatSettings | None]):
     """Returns the changed settings, or None.
@@ -47,7 +49,7 @@ class ParametersScreen(ModalScreen[ChatSettings | None]):
         with VerticalScroll(id="parameters") as page:
             page.border_title = "parameters of this conversation"
             page.can_focus = False  # the first field has the cursor
-            page.border_subtitle = "enter or F2 applies · esc leaves them"
+            page.border_subtitle = _KEYS
             for name in TABLE:
                 usual = sanitize_line(default(name, self._ready))
                 with Horizontal(classes="parameter"):
@@ -69,12 +71,16 @@ class ParametersScreen(ModalScreen[ChatSettings | None]):
     def _check(self, event: Input.Changed) -> None:
         name = event.input.id or ""
         note = self.query_one(f"#{name}-note", Static)
+        page = self.query_one("#parameters")
         try:
             changed(self._settings, name, event.value, self._ready)
         except UsageError as error:
             note.update(Content.styled(sanitize_line(error.why), "$text-error"))
+            # A narrow page has no room for the notes.
+            page.border_subtitle = Content(sanitize_line(f"{name}: {error.why}"))
         else:
             note.update(Content.styled(TABLE[name].help, FAINT))
+            page.border_subtitle = _KEYS
 
     @on(Input.Submitted)
     def action_apply(self) -> None:

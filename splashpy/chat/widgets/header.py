@@ -7,13 +7,13 @@ from textual.content import Content
 from textual.widget import Widget
 
 from splashpy.chat.session import Session
+from splashpy.chat.sizes import NARROW
 from splashpy.chat.theme import FAINT
 from splashpy.protocol import Ready
 from splashpy.sanitize import sanitize_line
 from splashpy.units import format_tokens
 
 _GAUGE_CELLS = 10
-_NARROW = 60
 _FULL = 0.9
 _FILLING = 0.7
 _DRAFT_WORDS = {"active": "with draft", "lookup": "lookup only", "off": "no draft"}
@@ -45,7 +45,7 @@ class HeaderBar(Widget):
     def render(self) -> Content:
         """Program, model and draft on the left, context on the right."""
         width = self.size.width
-        narrow = width < _NARROW
+        narrow = self.app.size.width < NARROW
         right = self._gauge(narrow=narrow)
         left = [] if narrow else [Content.styled("splashpy", "bold $text-primary")]
         left.append(Content(sanitize_line(self._model)))
