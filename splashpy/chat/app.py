@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
 
 from textual.app import App
 from textual.driver import Driver
@@ -65,16 +64,9 @@ class ChatApp(App[bool]):
 
     CSS_PATH = "splashpy.tcss"
     NOTIFICATION_TIMEOUT = 8.0
-    # Classes of every screen, for the style sheet.
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
-        (0, "-narrow"),
-        (NARROW, "-middle"),
-        (WIDE, "-wide"),
-    ]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
-        (0, "-short"),
-        (TALL, "-tall"),
-    ]
+    # Classes of every screen, for the style sheet; as Textual declares them.
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-middle"), (WIDE, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL, "-tall")]  # noqa: RUF012
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from textual.widgets import Input, Label, Static, TextArea
 from splashpy.chat.parameters import TABLE, changed, default, shown
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.theme import FAINT
+from splashpy.chat.widgets.field import Field
 from splashpy.errors import UsageError
 from splashpy.protocol import Ready
 from splashpy.sanitize import sanitize, sanitize_line
@@ -54,7 +55,7 @@ class ParametersScreen(ModalScreen[ChatSettings | None]):
                 usual = sanitize_line(default(name, self._ready))
                 with Horizontal(classes="parameter"):
                     yield Label(name)
-                    yield Input(shown(self._settings, name), placeholder=usual, id=name)
+                    yield Field(shown(self._settings, name), placeholder=usual, id=name)
                     yield Static(
                         Content.styled(TABLE[name].help, FAINT),
                         id=f"{name}-note",

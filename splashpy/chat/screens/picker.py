@@ -17,6 +17,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from splashpy.chat.theme import FAINT
+from splashpy.chat.widgets.field import Field
 from splashpy.sanitize import sanitize_line
 
 _MOST_ROWS = 200
@@ -94,7 +95,7 @@ class PickerScreen(ModalScreen[str | None]):
         """What is typed, the list, and more about the highlighted row."""
         with Vertical(id="picker") as frame:
             frame.border_title = self._title
-            yield Input(self._query, placeholder="type to search", id="query")
+            yield Field(self._query, placeholder="type to search", id="query")
             yield OptionList(id="rows", markup=False)
             yield Static(id="detail")
 

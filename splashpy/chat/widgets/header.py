@@ -13,6 +13,7 @@ from splashpy.protocol import Ready
 from splashpy.sanitize import sanitize_line
 from splashpy.units import format_tokens
 
+_GAP = Content("  ")
 _GAUGE_CELLS = 10
 _FULL = 0.9
 _FILLING = 0.7
@@ -47,17 +48,16 @@ class HeaderBar(Widget):
         width = self.size.width
         narrow = self.app.size.width < NARROW
         right = self._gauge(narrow=narrow)
+        room = max(width - right.cell_length - 1, 1)
         left = [] if narrow else [Content.styled("splashpy", "bold $text-primary")]
         left.append(Content(sanitize_line(self._model)))
+        joined = _GAP.join(left).truncate(room, ellipsis=True)
         if self._ready is not None and not narrow:
-            word = _DRAFT_WORDS[self._ready.draft.state]
-            left.append(Content.styled(word, FAINT))
-            left += [Content.styled(sanitize_line(w), FAINT) for w in self._words]
-        joined = (
-            Content("  ")
-            .join(left)
-            .truncate(max(width - right.cell_length - 1, 1), ellipsis=True)
-        )
+            for word in (_DRAFT_WORDS[self._ready.draft.state], *self._words):
+                longer = _GAP.join([joined, Content.styled(sanitize_line(word), FAINT)])
+                if longer.cell_length > room:
+                    break
+                joined = longer
         space = " " * max(width - joined.cell_length - right.cell_length, 1)
         return Content.assemble(joined, space, right)
 
