@@ -19,6 +19,7 @@ from functools import partial
 from textual.app import App
 from textual.driver import Driver
 from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
 
 from splashpy.chat.charset import CharsetFilter
 from splashpy.chat.clipboard import (
@@ -33,6 +34,7 @@ from splashpy.chat.guardian import Guardian
 from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.sizes import NARROW, TALL, WIDE
 from splashpy.chat.terminal_input import InlineDriver, ScreenDriver
 from splashpy.chat.theme import DARK
 from splashpy.chat.themes import use_theme
@@ -42,6 +44,8 @@ from splashpy.protocol import Load
 from splashpy.sanitize import sanitize_line
 from splashpy.units import format_bytes
 
+MOST_NOTIFICATIONS = 3  # more would hide the conversation
+_UNTIL_DISMISSED_SECONDS = 86_400.0
 _SIGNAL_BASE = 128  # a shell's exit code for a program that ended by a signal
 
 
@@ -59,6 +63,10 @@ class ChatApp(App[bool]):
     """
 
     CSS_PATH = "splashpy.tcss"
+    NOTIFICATION_TIMEOUT = 8.0
+    # Classes of every screen, for the style sheet; as Textual declares them.
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-middle"), (WIDE, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL, "-tall")]  # noqa: RUF012
 
     def __init__(
         self,
@@ -167,6 +175,27 @@ class ChatApp(App[bool]):
             self._say(f"too long for the terminal, {size} saved to {write_file(text)}")
         except OSError as error:
             self._say(f"{size} cannot be copied: {error.strerror}")
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Show a sentence: for some seconds, an error until it is dismissed."""
+        if severity == "error" and timeout is None:
+            timeout = _UNTIL_DISMISSED_SECONDS
+        super().notify(
+            message, title=title, severity=severity, timeout=timeout, markup=markup
+        )
+
+    def on_notify(self) -> None:
+        """Another sentence is about to be shown: the oldest gives way."""
+        while len(self._notifications) >= MOST_NOTIFICATIONS:
+            self._unnotify(next(iter(self._notifications)), refresh=False)
 
     def _say(self, text: str) -> None:
         self.notify(text, markup=False)

@@ -53,6 +53,7 @@ COMMANDS = {
         Command("seed", "N|default", "same seed, same text"),
         Command("draft", "on|off|color", "decode with drafts or without; colour them"),
         Command("editor", "", "write in $VISUAL or $EDITOR"),
+        Command("pager", "[N]", "read the Nth message, or the last, in $PAGER"),
         Command("attach", "PATH", "send a text file with the message; also @"),
         Command("detach", "[N]", "take the Nth file back, or all"),
         Command("context", "", "who uses how many tokens"),

@@ -27,6 +27,9 @@ from splashpy.protocol import (
 REMEMBERED_PIECES = 20_000
 """Pieces whose origin is remembered, over all answers of a conversation."""
 
+TRACED_CYCLES = 4096
+"""Cycles of an answer whose outcome is remembered one by one."""
+
 ReplyState = Literal["waiting", "reading", "writing", "complete", "partial", "failed"]
 
 
@@ -161,7 +164,7 @@ class Reply:
 
     def add_pieces(self, cycle: Cycle, now: float) -> None:
         """Append what a cycle wrote, each piece to its channel."""
-        if cycle.i > 0:
+        if cycle.i > 0 and len(self.trace) < TRACED_CYCLES:
             self.trace.append(min(cycle.drafted, 15) << 4 | min(cycle.accepted, 15))
         self.pieces += cycle.pieces
         for piece in cycle.pieces:

@@ -37,20 +37,20 @@ class Action(NamedTuple):
 
 ACTIONS = (
     Action(
-        "newline",
-        "ctrl+j,shift+enter,alt+enter",
-        "newline",
-        "prompt",
-        "Writing",
-        "new line; also \\ then enter",
-    ),
-    Action(
         "send",
         "enter,ctrl+enter",
         "send",
         "prompt",
         "Writing",
         "send; while an answer runs, let it wait",
+    ),
+    Action(
+        "newline",
+        "ctrl+j,shift+enter,alt+enter",
+        "newline",
+        "prompt",
+        "Writing",
+        "new line; also \\ then enter",
     ),
     Action("undo", "ctrl+underscore,super+z", "undo", "prompt", "Writing", "undo"),
     Action(
@@ -75,7 +75,7 @@ ACTIONS = (
         "interrupt",
         "anywhere",
         "Leaving",
-        "copy, else stop, else clear the prompt, else twice to quit",
+        "copy, else stop, else clear, else twice to quit",
     ),
     Action(
         "copy_answer",
@@ -295,6 +295,14 @@ ACTIONS = (
         "conversation",
         "Chosen",
         "show its link; again: open it",
+    ),
+    Action(
+        "pager",
+        "p",
+        "screen.order('pager')",
+        "conversation",
+        "Chosen",
+        "read it in $PAGER",
     ),
     Action(
         "conversation_help",

@@ -33,6 +33,7 @@ class ChatSettings:
         server: address of the server that has the model; empty: the chat has an engine
             of its own.
         editor: command for long prompts.
+        pager: command for long messages.
         keys: for actions of ``keys.ACTIONS``, by id, instead of the table's.
         emoji: show pictures in text; False spells them out.
         motion: let what waits turn; False keeps it still.
@@ -55,6 +56,7 @@ class ChatSettings:
     server: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     editor: str = "vi"
+    pager: str = "less"
     emoji: bool = True
     motion: bool = True
     encoding: str = "utf-8"

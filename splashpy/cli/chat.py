@@ -292,6 +292,7 @@ def _settings(invocation: Invocation, load: Load, server: str) -> ChatSettings:
         server=server,
         keys=_keys(invocation),
         editor=invocation.environment.editor,
+        pager=invocation.environment.get("PAGER") or "less",
         emoji=config.get("chat.emoji") != "text",
         motion=config.get("chat.motion") is not False
         and invocation.environment.get("TEXTUAL_ANIMATIONS") != "none",

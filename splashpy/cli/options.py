@@ -199,6 +199,7 @@ VARIABLES: dict[str, str] = {
     "NO_COLOR": "not empty: no colours",
     "FORCE_COLOR": "not empty: colours even without a terminal",
     "EDITOR": "for config edit and long prompts of the chat (VISUAL comes first)",
+    "PAGER": "for long messages of the chat",
     "TERM": "dumb: no colours, and chat works in lines",
     "COLORTERM": "truecolor or 24bit: the chat uses colours of its own",
     "COLUMNS": "width of tables",

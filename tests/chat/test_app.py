@@ -18,24 +18,7 @@ from splashpy.client.replay import ReplayClient, Timed
 from splashpy.errors import EngineDiedError, InternalError, UsageError
 from splashpy.protocol import Failure, Load
 
-SIZES = [(100, 30), (60, 20), (40, 12), (160, 50)]
 MARKUP = "[/INST] [bold [1] [key=value] [red]x[/red] [@click=app.quit]y[/]"
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_message_is_answered_on_a_terminal_of_any_size(
-    chat: MakeChat, script: Script, size: tuple[int, int]
-) -> None:
-    async def scenario(it: Chat) -> None:
-        await it.ready()
-        await it.send("hello")
-        await it.until(lambda: it.session.idle and it.session.entries)
-        await it.until(lambda: "Hi there." in it.transcript)
-        assert "hello" in it.transcript
-        assert it.prompt.text == ""
-        assert it.app.focused is it.prompt
-
-    chat(script.started() + script.answer("Hi ", "there."), size=size).run(scenario)
 
 
 def test_a_first_message_from_the_command_line_is_sent(

@@ -7,16 +7,22 @@ another program on the machine must not decide.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 
+import pytest
 from chat.scripted import Chat, MakeChat, Script
 
 from splashpy.chat.document import LiveDocument
-from splashpy.chat.entries import UserMessage
+from splashpy.chat.entries import Reply, UserMessage
 from splashpy.chat.flow import Flow
-from splashpy.chat.widgets.message import MessageView
-from splashpy.chat.widgets.transcript import MOST_ENTRIES
+from splashpy.chat.settings import ChatSettings
+from splashpy.chat.widgets.message import MOST_CHARACTERS, MessageView
+from splashpy.chat.widgets.transcript import KEPT_ENTRIES, MOST_ENTRIES, MOST_ROWS
+from splashpy.sanitize import sanitize
 
 ITEM = "- an item of a list that has some **bold** words and `code` in it\n"
 TRIES = 5
@@ -74,3 +80,98 @@ def test_only_what_changed_of_an_answer_is_laid_out_again() -> None:
     rows = flow.height(80)
     document.append("more words ")
     assert flow.show(document.blocks) >= rows - 4
+
+
+@pytest.mark.parametrize(("lines", "kept"), [(1, KEPT_ENTRIES), (300, 12)])
+def test_a_conversation_that_is_opened_lays_out_its_end_alone(
+    chat: MakeChat, script: Script, lines: int, kept: int
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        it.session.entries.extend(
+            UserMessage("line\n" * lines + f"message {number}", "14:02")
+            for number in range(100)
+        )
+        it.app.screen.sync()
+        await it.until(lambda: "message 99" in it.transcript)
+        views = it.app.screen.query(MessageView)
+        assert len(views) == kept
+        assert sum(view.size.height for view in views) <= MOST_ROWS
+        assert f"{100 - kept} earlier" in it.text_of("#earlier")
+
+    chat(script.started()).run(scenario)
+
+
+def test_one_message_of_any_length_is_shown(chat: MakeChat, script: Script) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        message = UserMessage("line\n" * (MOST_ROWS + 500) + "end", "14:02")
+        it.session.entries.extend([UserMessage("before", "14:02"), message])
+        it.app.screen.sync()
+        await it.until(lambda: len(it.app.screen.query(MessageView)) == 1)
+        assert "1 earlier" in it.text_of("#earlier")
+
+    chat(script.started()).run(scenario)
+
+
+def test_text_beyond_a_megabyte_is_read_in_a_pager(
+    chat: MakeChat, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f'#!/bin/sh\ncp "$1" "{tmp_path}/read"\n')
+    pager.chmod(0o700)
+    text = ("word " * 15 + "\n") * (MOST_CHARACTERS // 76 + 1) + "\x1b]0;end"
+
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        monkeypatch.setattr(it.app, "suspend", nullcontext)  # there is no terminal
+        it.session.add(UserMessage(text, "14:02"), None)
+        it.app.screen.sync()
+        await it.until(lambda: [v for v in it.app.screen.query(MessageView) if v.size])
+        view = it.app.screen.query_one(MessageView)
+        last = view.render_line(view.size.height - 1).text
+        assert f"{len(text) - MOST_CHARACTERS} characters more" in last
+        await it.pilot.press("alt+up", "p")
+        await it.until(lambda: (tmp_path / "read").exists())
+        assert (tmp_path / "read").read_text() == sanitize(text)
+
+    settings = ChatSettings(remote=True, pager=str(pager))
+    chat(script.started(), settings=settings).run(scenario)
+
+
+def drawing(chat: MakeChat, script: Script, messages: int) -> float:
+    """Processor seconds of ten frames at the end of a conversation."""
+    found: list[float] = []
+
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        reply = Reply("demo", "14:02", "a", 0.0, state="writing")
+        it.session.entries.extend(
+            UserMessage(ITEM * 9, "14:02") for _ in range(messages)
+        )
+        it.session.entries.append(reply)
+        screen = it.app.screen
+
+        async def frame() -> None:
+            reply.text += "some words that were added "
+            reply.revision += 1
+            drawn = asyncio.Event()
+            screen.sync()
+            screen.call_after_refresh(drawn.set)
+            await drawn.wait()
+
+        await frame()
+        for _ in range(TRIES):
+            start = time.process_time()
+            for _ in range(10):
+                await frame()
+            found.append(time.process_time() - start)
+
+    chat(script.started()).run(scenario)
+    return min(found)
+
+
+def test_a_frame_costs_about_the_same_however_long_the_conversation_is(
+    chat: MakeChat, script: Script
+) -> None:
+    assert drawing(chat, script, 200) <= 3 * drawing(chat, script, 60)

@@ -68,10 +68,11 @@ def looks(snap_compare: Callable[..., bool], replays: Path) -> Iterator[Looks]:
         until: Callable[[Any], bool],
         size: tuple[int, int] = (100, 30),
         theme: str | None = None,
+        encoding: str = "utf-8",
         also: Callable[[ChatApp], None] = lambda app: None,
         press: tuple[str, ...] = (),
     ) -> bool:
-        settings = ChatSettings(remote=True, theme=theme)
+        settings = ChatSettings(remote=True, theme=theme, encoding=encoding)
         conversation = Conversation(
             lambda: ReplayClient([]),
             Load(model="/models/demo", name="demo-27b"),
@@ -142,12 +143,25 @@ def test_thinking(looks: Looks) -> None:
     assert looks("reasoning.ndjson", until=thinking)
 
 
+def test_reasoning_that_was_opened(looks: Looks) -> None:
+    assert looks("reasoning.ndjson", until=finished, press=("shift+tab", "space"))
+
+
 def test_finished(looks: Looks) -> None:
     assert looks(until=finished)
 
 
 def test_finished_in_light_colours(looks: Looks) -> None:
     assert looks(until=finished, theme="splash-light")
+
+
+@pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light"])
+def test_the_sixteen_colours_of_a_terminal(looks: Looks, theme: str) -> None:
+    assert looks(until=writing, theme=theme, press=("alt+up",))
+
+
+def test_a_terminal_that_knows_ascii_alone(looks: Looks) -> None:
+    assert looks(until=writing, encoding="ascii", size=(120, 40), press=("f3",))
 
 
 def test_finished_on_a_narrow_terminal(looks: Looks) -> None:
@@ -229,13 +243,16 @@ def offer_models(app: ChatApp) -> None:
     }
     offers = [
         Offer(name="demo-27b", path="/models/demo", size_bytes=17 * GB, **known),
+        Offer(
+            name="large-30b", path="/models/a", size_bytes=21 * GB + GB // 2, **known
+        ),
         Offer(name="larger-32b", path="/models/b", size_bytes=24 * GB, **known),
         Offer(name="largest-70b", path="/models/c", size_bytes=40 * GB, **known),
         Offer(name="unknown-kind", path="/models/d", size_bytes=5 * GB),
         Offer(name="qwen3.6-35b-a3b", about="Qwen3.6-35B-A3B with its drafter"),
     ]
     conversation = app.conversation
-    conversation.machine = Machine(lambda: offers)
+    conversation.machine = Machine(lambda: offers, lambda: 22 * GB)
     conversation.session.engine.device = Device(
         gpu_cores=20, memory_bytes=36 * GB, working_set_bytes=27 * GB
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -13,10 +14,17 @@ import sys
 import termios
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
 
 import pytest
+
+from splashpy.chat.keeper import utc_now
+from splashpy.chat.store import opened
+from splashpy.client.replay import read_recording
+from splashpy.errors import EngineDiedError
+from splashpy.wire import to_line
 
 PROGRAM = """
 import sys
@@ -33,6 +41,10 @@ sys.exit(run_chat(
     first_message="quest\\x1b]0;owned\\x07ion",
 ))
 """
+SAVING = PROGRAM.replace(
+    "    settings=",
+    "    keeper=Keeper(recording.with_name('chats.db')),\n    settings=",
+).replace("import sys", "import sys\nfrom splashpy.chat.keeper import Keeper")
 ATTACKS = (
     b"\x1b]0;owned",
     b"owned\x07",
@@ -158,14 +170,29 @@ sys.stdin.read()
 """Owns the terminal as a shell does, and outlives what it runs."""
 
 
-def test_a_killed_chat_gives_the_terminal_back(replays: Path, tmp_path: Path) -> None:
+def test_a_killed_chat_gives_the_terminal_back_and_keeps_what_was_written(
+    replays: Path, tmp_path: Path
+) -> None:
+    *timed, done = read_recording(replays / "hostile.ndjson")
+    recording = tmp_path / "recording"
+    with recording.open("wb") as file:
+        for item in (*timed, replace(done, t=1e6)):
+            assert not isinstance(item.event, EngineDiedError)
+            fields = json.loads(to_line(item.event)) | {"t": item.t}
+            file.write(json.dumps(fields).encode() + b"\n")
     shell = (sys.executable, "-c", SHELL, str(tmp_path / "pid"))
-    terminal = Terminal(replays / "hostile.ndjson", below=shell)
+    terminal = Terminal(recording, below=shell, program=SAVING)
     before = termios.tcgetattr(terminal.slave)
-    terminal.read_until(lambda: b"ctrl+j new line" in terminal.written)
+    terminal.read_until(lambda: LITERAL[1] in terminal.written)
     assert termios.tcgetattr(terminal.slave) != before
     terminal.written = b""
 
+    with opened(tmp_path / "chats.db", now=utc_now) as store:
+        # What an answer writes is on disk within a second.
+        end = time.perf_counter() + PATIENCE_SECONDS
+        while "Vec<T>" not in store.read(store.latest() or "").messages[-1].content:
+            assert time.perf_counter() < end
+            select.select([], [], [], 0.05)
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
 
@@ -174,6 +201,9 @@ def test_a_killed_chat_gives_the_terminal_back(replays: Path, tmp_path: Path) ->
         assert time.perf_counter() < end
         select.select([], [], [], 0.05)
     terminal.close()
+    with opened(tmp_path / "chats.db", now=utc_now) as store:
+        assert store.recover() == 1
+        assert store.read(store.latest() or "").messages[-1].state == "partial"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

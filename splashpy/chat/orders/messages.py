@@ -204,6 +204,17 @@ def _chosen(screen: ChatScreen) -> Message:
     return chosen
 
 
+def named_message(screen: ChatScreen, number: str) -> Message:
+    """The message of a number, else the chosen one, else the last answer.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if number:
+        return _numbered(_messages(screen), number)
+    return screen.transcript.chosen or _last_answer(screen)
+
+
 def _numbered(messages: Sequence[_M], number: str) -> _M:
     if not number.isdecimal() or not 1 <= int(number) <= len(messages):
         raise UsageError(f"there is no {number!r}; count from 1 to {len(messages)}")

@@ -3,14 +3,9 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from textual.app import SuspendNotSupported
 
 from splashpy.chat.orders import looks
 from splashpy.chat.parameters import (
@@ -103,25 +98,3 @@ def _apply(screen: ChatScreen, settings: ChatSettings) -> None:
         again = f": {used:,} tokens are read again" if used else ""
         screen.say(f"the system prompt holds from the next message{again}")
     screen.sync()
-
-
-def editor(screen: ChatScreen, argument: str) -> None:
-    """Write the message in the person's own editor."""
-    command = shlex.split(screen.session.settings.editor)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "message.md"
-        path.write_text(screen.prompt.message, encoding="utf-8", errors="replace")
-        try:
-            with screen.app.suspend():
-                subprocess.call([*command, str(path)])
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except SuspendNotSupported:
-            raise UsageError("this terminal cannot be handed to an editor") from None
-        except OSError as error:
-            raise UsageError(
-                f"the editor {command[0]!r} cannot be started",
-                why=error.strerror or "",
-                fix=["set EDITOR to an editor that is installed"],
-            ) from None
-    screen.prompt.put(text.rstrip("\n"))
-    screen.app.refresh()

@@ -14,6 +14,7 @@ from splashpy.chat.orders import (
     messages,
     models,
     parameters,
+    programs,
     saved,
     session,
 )
@@ -44,7 +45,8 @@ ORDERS: Mapping[str, Order] = {
     "effort": parameters.effort,
     "seed": parameters.seed,
     "draft": parameters.draft,
-    "editor": parameters.editor,
+    "editor": programs.editor,
+    "pager": programs.pager,
     "attach": files.attach,
     "detach": files.detach,
     "context": context.show,

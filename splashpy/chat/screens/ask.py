@@ -12,6 +12,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from splashpy.chat.widgets.field import Field
+
 
 class AskScreen(ModalScreen[str | None]):
     """Returns what was entered, or None.
@@ -35,7 +37,7 @@ class AskScreen(ModalScreen[str | None]):
         with Vertical(id="ask") as frame:
             frame.border_title = self._title
             frame.border_subtitle = "enter takes it · esc closes"
-            yield Input(self._value)
+            yield Field(self._value)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

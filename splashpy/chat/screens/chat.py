@@ -41,6 +41,7 @@ from splashpy.chat.messages import (
 )
 from splashpy.chat.orders.context import ask_what_to_send
 from splashpy.chat.orders.table import ORDERS
+from splashpy.chat.sizes import TINY_HEIGHT, TINY_WIDTH
 from splashpy.chat.widgets.header import HeaderBar
 from splashpy.chat.widgets.hints import AttachedFiles, HintFooter, QueuedMessage
 from splashpy.chat.widgets.popup import CompletionPopup
@@ -56,9 +57,6 @@ _QUIT_SECONDS = 1.0
 _TWICE_SECONDS = 0.4
 _DRAFT_SECONDS = 0.5
 _TICK_SECONDS = 0.25
-_NARROW = 60
-_SHORT = 16
-_TINY_WIDTH, _TINY_HEIGHT = 20, 6
 _EDITING = "another wording; esc leaves it"
 _WELCOME = (
     "Type a message and press enter. You can type while the model loads.\n"
@@ -242,10 +240,8 @@ class ChatScreen(Screen[None]):
         self._pill.update(Content(f" ↓ {rows} new {'row' if rows == 1 else 'rows'} "))
 
     def on_resize(self, event: events.Resize) -> None:
-        """A small terminal shows less around the conversation."""
-        self.set_class(event.size.width < _NARROW, "-narrow")
-        self.set_class(event.size.height < _SHORT, "-short")
-        tiny = event.size.width < _TINY_WIDTH or event.size.height < _TINY_HEIGHT
+        """A terminal may be too small to show anything."""
+        tiny = event.size.width < TINY_WIDTH or event.size.height < TINY_HEIGHT
         self.set_class(tiny, "-tiny")
         self._sync_status()
 
@@ -279,6 +275,7 @@ class ChatScreen(Screen[None]):
 
     @on(PromptSubmitted)
     def _submit(self) -> None:
+        self.app.clear_notifications()
         try:
             command = parse(self.prompt.text)
         except UsageError as error:
@@ -324,6 +321,7 @@ class ChatScreen(Screen[None]):
 
     def action_step_back(self) -> None:
         """Leave editing, else stop, else take back the queued message."""
+        self.app.clear_notifications()
         if self._popup.display:
             self._popup.show(())
         elif self.focused is self.transcript:
@@ -438,8 +436,11 @@ class ChatScreen(Screen[None]):
         self.transcript.action_follow()
 
     def action_page(self, direction: int) -> None:
-        """Scroll the conversation by a page."""
-        self.transcript.page(direction)
+        """Scroll by a page: the panel where it hides the conversation."""
+        if self.panel.display and not self.has_class("-wide"):
+            self.panel.page(direction)
+        else:
+            self.transcript.page(direction)
 
     def action_top(self) -> None:
         """Scroll to the beginning."""

@@ -16,7 +16,8 @@ from splashpy.chat.theme import FAINT
 from splashpy.chat.widgets.status import NUMBERS
 
 _KEY_CELLS = 22
-_TEXT_CELLS = 52
+_LEAST_TEXT_CELLS = 30
+_INDENT = 6
 _GROUPS = ("Writing", "Answers", "Reading", "Panels", "Chosen", "Leaving")
 _TITLES = {"Chosen": "The chosen message (alt+up, or shift+tab and up)"}
 _FIXED = {
@@ -49,34 +50,42 @@ def help_screen(chosen: Mapping[str, str]) -> PageScreen:
     Args:
         chosen: keys a person gave to actions, by action id.
     """
-    return PageScreen("keys", Content("\n").join(_lines(rebound(chosen))))
+    keys = rebound(chosen)
+    return PageScreen("keys", lambda width: Content("\n").join(_lines(keys, width)))
 
 
-def _lines(keys: Mapping[str, str]) -> Iterator[Content]:
+def _lines(keys: Mapping[str, str], width: int) -> Iterator[Content]:
     rows = sorted(ACTIONS, key=lambda row: _GROUPS.index(row.group))
     for group, actions in groupby(rows, key=lambda row: row.group):
         yield _heading(_TITLES.get(group, group))
-        for fixed in _FIXED.get(group, ()):
-            yield _row(*fixed)
         for row in actions:
-            yield _row(spelled(keys[row.id]), row.help)
+            yield _row(spelled(keys[row.id]), row.help, width)
+        for names, meaning in _FIXED.get(group, ()):
+            yield _row(names, meaning, width)
         yield Content("")
     yield _heading("Commands")
     for command in COMMANDS.values():
-        yield _row(f"/{command.name} {command.arguments}".rstrip(), command.help)
+        spelling = f"/{command.name} {command.arguments}".rstrip()
+        yield _row(spelling, command.help, width)
     yield Content("")
     yield _heading("Numbers")
-    for line in "\n".join((NUMBERS, _UNDER_ANSWERS, _IN_THE_PANEL)).split("\n"):
-        yield Content.styled(f"  {line}", FAINT)
+    for text in (NUMBERS, _UNDER_ANSWERS, _IN_THE_PANEL):
+        for line in text.split("\n"):
+            for part in wrap(line, max(width - 2, 1)):
+                yield Content.styled(f"  {part}", FAINT)
 
 
 def _heading(text: str) -> Content:
     return Content.styled(text, "bold $text-primary")
 
 
-def _row(left: str, right: str) -> Content:
-    first, *more = wrap(right, _TEXT_CELLS)
-    if len(left) > _KEY_CELLS:
-        left += f"\n  {'':<{_KEY_CELLS}}"
-    text = "".join([first, *(f"\n{'':<{_KEY_CELLS + 3}}{line}" for line in more)])
-    return Content.assemble(f"  {left:<{_KEY_CELLS}} ", (text, FAINT))
+def _row(left: str, right: str, width: int) -> Content:
+    """Keys and what they do: side by side, or below each other where it is narrow."""
+    column = _KEY_CELLS + 3
+    beside = width - column >= _LEAST_TEXT_CELLS
+    indent = column if beside else _INDENT
+    lines = wrap(right, max(width - indent, 1))
+    text = f"\n{'':<{indent}}".join(lines)
+    if beside and len(left) <= _KEY_CELLS:
+        return Content.assemble(f"  {left:<{_KEY_CELLS}} ", (text, FAINT))
+    return Content.assemble(f"  {left}\n{'':<{indent}}", (text, FAINT))

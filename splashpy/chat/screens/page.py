@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,13 +13,15 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+_SCROLLBAR_CELLS = 1
+
 
 class PageScreen(ModalScreen[None]):
     """Shows a text until any of its keys closes it.
 
     Args:
         title: of the frame.
-        text: what it says; already sanitized.
+        text: what it says, or what it says at a width in cells; already sanitized.
         keys: what closes it, for the frame.
     """
 
@@ -26,7 +29,13 @@ class PageScreen(ModalScreen[None]):
         Binding("escape,f1,q,enter", "dismiss", "close", show=False),
     ]
 
-    def __init__(self, title: str, text: Content, *, keys: str = "esc closes"):
+    def __init__(
+        self,
+        title: str,
+        text: Content | Callable[[int], Content],
+        *,
+        keys: str = "esc closes",
+    ):
         super().__init__()
         self._title = title
         self._text = text
@@ -37,4 +46,10 @@ class PageScreen(ModalScreen[None]):
         with VerticalScroll(id="page") as page:
             page.border_title = Content(self._title)
             page.border_subtitle = self._keys
-            yield Static(self._text)
+            yield Static(self._text if isinstance(self._text, Content) else "")
+
+    def on_resize(self) -> None:
+        """Write again what depends on the width."""
+        if not isinstance(self._text, Content):
+            room = self.query_one("#page").content_size.width - _SCROLLBAR_CELLS
+            self.query_one(Static).update(self._text(room))

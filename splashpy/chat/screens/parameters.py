@@ -17,9 +17,12 @@ from textual.widgets import Input, Label, Static, TextArea
 from splashpy.chat.parameters import TABLE, changed, default, shown
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.theme import FAINT
+from splashpy.chat.widgets.field import Field
 from splashpy.errors import UsageError
 from splashpy.protocol import Ready
 from splashpy.sanitize import sanitize, sanitize_line
+
+_KEYS = "enter or F2 applies · esc leaves them"
 
 
 class ParametersScreen(ModalScreen[ChatSettings | None]):
@@ -47,12 +50,12 @@ class ParametersScreen(ModalScreen[ChatSettings | None]):
         with VerticalScroll(id="parameters") as page:
             page.border_title = "parameters of this conversation"
             page.can_focus = False  # the first field has the cursor
-            page.border_subtitle = "enter or F2 applies · esc leaves them"
+            page.border_subtitle = _KEYS
             for name in TABLE:
                 usual = sanitize_line(default(name, self._ready))
                 with Horizontal(classes="parameter"):
                     yield Label(name)
-                    yield Input(shown(self._settings, name), placeholder=usual, id=name)
+                    yield Field(shown(self._settings, name), placeholder=usual, id=name)
                     yield Static(
                         Content.styled(TABLE[name].help, FAINT),
                         id=f"{name}-note",
@@ -69,12 +72,16 @@ class ParametersScreen(ModalScreen[ChatSettings | None]):
     def _check(self, event: Input.Changed) -> None:
         name = event.input.id or ""
         note = self.query_one(f"#{name}-note", Static)
+        page = self.query_one("#parameters")
         try:
             changed(self._settings, name, event.value, self._ready)
         except UsageError as error:
             note.update(Content.styled(sanitize_line(error.why), "$text-error"))
+            # A narrow page has no room for the notes.
+            page.border_subtitle = Content(sanitize_line(f"{name}: {error.why}"))
         else:
             note.update(Content.styled(TABLE[name].help, FAINT))
+            page.border_subtitle = _KEYS
 
     @on(Input.Submitted)
     def action_apply(self) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,9 +17,11 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from splashpy.chat.theme import FAINT
+from splashpy.chat.widgets.field import Field
 from splashpy.sanitize import sanitize_line
 
 _MOST_ROWS = 200
+_GAP_CELLS = 2
 
 
 class Row(NamedTuple):
@@ -92,7 +95,7 @@ class PickerScreen(ModalScreen[str | None]):
         """What is typed, the list, and more about the highlighted row."""
         with Vertical(id="picker") as frame:
             frame.border_title = self._title
-            yield Input(self._query, placeholder="type to search", id="query")
+            yield Field(self._query, placeholder="type to search", id="query")
             yield OptionList(id="rows", markup=False)
             yield Static(id="detail")
 
@@ -111,15 +114,22 @@ class PickerScreen(ModalScreen[str | None]):
         query = self.query_one("#query", Input).value
         self._rows = list(self._read(query))[:_MOST_ROWS]
         self._list.clear_options()
-        width = max(self._list.size.width - 2, 20)
-        self._list.add_options([Option(_line(row, width)) for row in self._rows])
+        lines = [Option(_line(row, self._width)) for row in self._rows]
+        self._list.add_options(lines)
         if self._rows:
             self._list.highlighted = min(at, len(self._rows) - 1)
         self._show_detail()
 
+    @property
+    def _width(self) -> int:
+        """Cells of a row."""
+        return max(self._list.size.width - 2, 20)
+
     def _show_detail(self) -> None:
         row = self._highlighted()
         text = self._empty if row is None else row.detail
+        if row is not None and not _fits(row, self._width):
+            text = f"{sanitize_line(row.note)}\n{text}"
         self._detail.update(Content.styled(text, FAINT))
 
     def _highlighted(self) -> Row | None:
@@ -178,9 +188,18 @@ class PickerScreen(ModalScreen[str | None]):
             self._fill()
 
 
+def _fits(row: Row, width: int) -> bool:
+    """Whether text and note stand side by side in full."""
+    return cell_len(row.text) + _GAP_CELLS + cell_len(row.note) <= width
+
+
 def _line(row: Row, width: int) -> Content:
     note = Content.styled(sanitize_line(row.note), FAINT)
     text = Content(sanitize_line(row.text))
+    # The note gives way first: the text says which row it is.
+    note = note.truncate(
+        max(width - min(text.cell_length, width // 2) - 2, 1), ellipsis=True
+    )
     text = text.truncate(max(width - note.cell_length - 2, 8), ellipsis=True)
     space = max(width - text.cell_length - note.cell_length, 1)
     return Content.assemble(text, " " * space, note)

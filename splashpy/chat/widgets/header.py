@@ -7,13 +7,14 @@ from textual.content import Content
 from textual.widget import Widget
 
 from splashpy.chat.session import Session
+from splashpy.chat.sizes import NARROW
 from splashpy.chat.theme import FAINT
 from splashpy.protocol import Ready
 from splashpy.sanitize import sanitize_line
 from splashpy.units import format_tokens
 
+_GAP = Content("  ")
 _GAUGE_CELLS = 10
-_NARROW = 60
 _FULL = 0.9
 _FILLING = 0.7
 _DRAFT_WORDS = {"active": "with draft", "lookup": "lookup only", "off": "no draft"}
@@ -45,19 +46,18 @@ class HeaderBar(Widget):
     def render(self) -> Content:
         """Program, model and draft on the left, context on the right."""
         width = self.size.width
-        narrow = width < _NARROW
+        narrow = self.app.size.width < NARROW
         right = self._gauge(narrow=narrow)
+        room = max(width - right.cell_length - 1, 1)
         left = [] if narrow else [Content.styled("splashpy", "bold $text-primary")]
         left.append(Content(sanitize_line(self._model)))
+        joined = _GAP.join(left).truncate(room, ellipsis=True)
         if self._ready is not None and not narrow:
-            word = _DRAFT_WORDS[self._ready.draft.state]
-            left.append(Content.styled(word, FAINT))
-            left += [Content.styled(sanitize_line(w), FAINT) for w in self._words]
-        joined = (
-            Content("  ")
-            .join(left)
-            .truncate(max(width - right.cell_length - 1, 1), ellipsis=True)
-        )
+            for word in (_DRAFT_WORDS[self._ready.draft.state], *self._words):
+                longer = _GAP.join([joined, Content.styled(sanitize_line(word), FAINT)])
+                if longer.cell_length > room:
+                    break
+                joined = longer
         space = " " * max(width - joined.cell_length - right.cell_length, 1)
         return Content.assemble(joined, space, right)
 

@@ -88,6 +88,7 @@ class HintFooter(Widget):
     def say(self, sentence: str) -> None:
         """Show a sentence in place of the keys; empty shows the keys again."""
         self._sentence = sentence
+        self.set_class(bool(sentence), "-said")  # then even a small terminal shows it
         self.refresh()
 
     def render(self) -> Content:

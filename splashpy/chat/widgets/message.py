@@ -37,6 +37,7 @@ from splashpy.chat.theme import FAINT
 from splashpy.sanitize import sanitize, sanitize_line
 from splashpy.units import format_bytes, format_seconds
 
+MOST_CHARACTERS = 1_000_000  # of one message; more would keep everybody waiting
 _THINKING_ROW = 1  # below the name
 _THOUGHT_LINES = 3  # shown while it thinks, but not more than
 _THOUGHT_CHARACTERS = 300
@@ -128,7 +129,9 @@ class MessageView(Widget):
 
     def _user_blocks(self, message: UserMessage) -> Iterator[Block]:
         yield _head("You", "bold $text-accent", message.at, message.place)
-        yield TextBlock(Content(sanitize(self._readable(message.text))))
+        shown = message.text[:MOST_CHARACTERS]
+        yield TextBlock(Content(sanitize(self._readable(shown))))
+        yield from _rest_blocks(message.text)
         for file in message.attachments:
             size = format_bytes(len(file.text.encode("utf-8", "replace")))
             yield _faint(f"⎘ {sanitize_line(file.name)} ({size})")
@@ -141,11 +144,13 @@ class MessageView(Widget):
         name = sanitize_line(reply.name)
         yield _head(name, "bold $text-primary", reply.at, reply.place)
         yield from self._reasoning_blocks(reply, now)
-        self._document.append(self._readable(reply.text[self._characters_read :]))
-        self._characters_read = len(reply.text)
+        new = reply.text[self._characters_read : MOST_CHARACTERS]
+        self._document.append(self._readable(new))
+        self._characters_read += len(new)
         if reply.state in ("complete", "partial", "failed"):
             self._document.finish()
         yield from self._content_blocks(reply)
+        yield from _rest_blocks(reply.text)
         if reply.tool_text:
             yield _faint("tool call, not run:")
             yield TextBlock(Content(sanitize(reply.tool_text.strip("\n"))))
@@ -245,6 +250,15 @@ def _head(name: str, style: str, at: str, place: tuple[int, int]) -> HeadBlock:
 @lru_cache(maxsize=512)
 def _faint(text: str) -> TextBlock:
     return TextBlock(Content.styled(text, FAINT))
+
+
+def _rest_blocks(text: str) -> Iterator[Block]:
+    """What is said in place of text beyond the bound."""
+    left = len(text) - MOST_CHARACTERS
+    if left > 0:
+        amount = meters.count_noun(left, "character")
+        yield BLANK
+        yield _step(f"{amount} more: choose it (alt+up) and press p for $PAGER")
 
 
 def _thought(reply: Reply, now: float) -> str:

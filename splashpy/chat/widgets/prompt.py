@@ -33,6 +33,7 @@ from splashpy.sanitize import sanitize
 _LARGEST_PASTE = 1 << 20  # characters; beyond it the editor would stop answering
 _LONG_PASTE_LINES = 12
 _LONG_PASTE_CHARACTERS = 1500
+_BETWEEN = " · "
 _BURST_SECONDS = 0.01  # no person presses two keys this fast
 _BURST_END_SECONDS = 0.05
 
@@ -61,8 +62,6 @@ class PromptEditor(TextArea):
         )
         self.enter_sends = enter_sends
         self.cursor_blink = False
-        send, line = ("enter", "ctrl+j") if enter_sends else ("ctrl+j", "enter")
-        self.border_subtitle = f"{send} send · {line} new line · f1 keys"
         self.keep_prompt: Callable[[str], object] = lambda _: None
         self.popup: CompletionPopup | None = None
         self.attachments: list[Attachment] = []
@@ -71,6 +70,16 @@ class PromptEditor(TextArea):
         self._previous_key_at = 0.0
         self._burst_newlines = 0
         self._held_enter: Timer | None = None
+
+    def on_resize(self) -> None:
+        """Name the keys there is room for."""
+        send, line = ("enter", "ctrl+j") if self.enter_sends else ("ctrl+j", "enter")
+        keys = [f"{send} send", f"{line} new line", "f1 keys"]
+        while len(_BETWEEN.join(keys)) > self.size.width and len(keys) > 1:
+            keys.pop()
+        hint = _BETWEEN.join(keys)
+        if self.border_subtitle != hint:
+            self.border_subtitle = hint
 
     def on_mount(self) -> None:
         """Follow every layout: a row above the editor moves it."""

@@ -26,6 +26,11 @@ class SpeedPanel(VerticalScroll):
         """One text."""
         yield Static(id="speed")
 
+    def page(self, direction: int) -> None:
+        """Scroll by a page: up when ``direction`` is negative."""
+        rows = direction * max(self.size.height - 1, 1)
+        self.scroll_relative(y=rows, animate=False)
+
     def show(self, session: Session, now: float) -> None:
         """Draw this session, if the panel is there to be seen."""
         if self.display:

@@ -17,6 +17,7 @@ from splashpy.chat import meters
 from splashpy.chat.entries import Reply
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.sizes import NARROW
 from splashpy.chat.theme import FAINT
 from splashpy.protocol import LoadProgress, Prefill
 from splashpy.sanitize import sanitize_line
@@ -27,7 +28,6 @@ _GOOD = "$text-success"
 _BAD = "$text-error"
 _BAR_CELLS = 20
 _NARROW_BAR_CELLS = 8
-_NARROW = 60
 _GAP = "  "
 _SPINNER = "◐◓◑◒"
 _ASCII_SPINNER = "|/-\\"
@@ -169,7 +169,8 @@ def _loading(progress: LoadProgress | None, spin: str, width: int) -> Iterator[C
 
 def _reading(prefill: Prefill, spin: str, width: int) -> Iterator[Content]:
     done, total, cached = prefill.processed, prefill.total, prefill.cached
-    yield Content.styled(f"{spin} reading prompt", _BUSY)
+    words = "reading prompt" if width >= NARROW else "reading"
+    yield Content.styled(f"{spin} {words}", _BUSY)
     yield bar(done, total, first=cached, width=width)
     yield Content(f"{done:,} / {total:,}")
     if cached:
@@ -229,7 +230,7 @@ def bar(done: int, total: int, *, width: int, first: int = 0) -> Content:
         first: how much was there from the start.
     """
     total = max(total, 1)
-    cells = _BAR_CELLS if width >= _NARROW else _NARROW_BAR_CELLS
+    cells = _BAR_CELLS if width >= NARROW else _NARROW_BAR_CELLS
     kept = min(first, total) * cells // total
     filled = max(min(done, total) * cells // total - kept, 0)
     return Content.assemble(

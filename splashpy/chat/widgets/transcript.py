@@ -25,6 +25,9 @@ from splashpy.chat.widgets.message import MessageView
 MOST_ENTRIES = 80
 KEPT_ENTRIES = 60
 EARLIER_ENTRIES = 20
+MOST_ROWS = 4000
+_ROW_CELLS = 80  # before the width is known
+_ENTRY_ROWS = 4  # name, last line of its own, summary, space
 _STEP_ROWS = 3
 
 
@@ -78,12 +81,26 @@ class Transcript(VerticalScroll):
         """
         self._entries, self._now = entries, now
         self._hidden = min(self._hidden, len(entries))
-        if self.following and len(entries) - self._hidden > MOST_ENTRIES:
-            self._hidden = len(entries) - KEPT_ENTRIES
+        if self.following:
+            self._hidden = max(self._hidden, self._outgrown(entries))
         self._welcome.display = not entries
         self._show_hidden()
         if self._show(entries[self._hidden :]):
             self.call_after_refresh(self._count_rows)
+
+    def _outgrown(self, entries: Sequence[Entry]) -> int:
+        """How many of the first entries are too many to have a widget.
+
+        Rows are counted from the texts: to lay out what is not shown takes seconds.
+        """
+        shown, width = len(entries) - self._hidden, self.size.width or _ROW_CELLS
+        most = shown if shown <= MOST_ENTRIES else KEPT_ENTRIES
+        rows = 0
+        for below, entry in enumerate(reversed(entries)):
+            rows += _rows_about(entry, width)
+            if below and (below >= most or rows > MOST_ROWS):
+                return len(entries) - below
+        return 0
 
     def _show_hidden(self) -> None:
         """Say how many entries are above; writing it again would cost a layout."""
@@ -244,3 +261,9 @@ class Transcript(VerticalScroll):
         if self.following:
             self._rows_seen = rows
         self.new_rows = max(rows - self._rows_seen, 0)
+
+
+def _rows_about(entry: Entry, width: int) -> int:
+    """About how many rows an entry takes."""
+    text = entry.problem.message if isinstance(entry, Notice) else entry.text
+    return text.count("\n") + len(text) // width + _ENTRY_ROWS
