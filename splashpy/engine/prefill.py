@@ -10,6 +10,7 @@ The vocabulary head runs for the last row only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import perf_counter
 
 import mlx.core as mx
@@ -17,7 +18,7 @@ import mlx.core as mx
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import empty_proposal
 from splashpy.engine.constraint import constrained
-from splashpy.engine.decision import decide, read
+from splashpy.engine.decision import decide, drawn_from, read
 from splashpy.engine.ranking import rank_decided, rank_prompt, read_prompt
 from splashpy.engine.request import PrefillProgress
 from splashpy.engine.reuse import keep_places, next_stop
@@ -121,7 +122,8 @@ def _decide_first(
     nothing, last = empty_proposal(), len(prompt) - 1
     rows = constrained(sequence, logits, nothing)
     decision = decide(sequence, rows, nothing, last)
-    ranking = rank_decided(sequence, logits, decision)
+    drawn = partial(drawn_from, sequence, rows, nothing, last)
+    ranking = rank_decided(sequence, logits, decision, drawn)
     mx.eval(decision, pending, *ranking)
     run = sequence.commit(read(decision, last).run)
     sequence.first = read_ranking(ranking, run)

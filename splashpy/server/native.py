@@ -23,7 +23,7 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
-from splashpy.server.logprobs import native_logprobs, read_native
+from splashpy.server.logprobs import native_logprobs, native_probs, read_native
 from splashpy.server.outcome import Outcome, prompt_progress, timings, timings_so_far
 from splashpy.server.reading import read_progress, read_sampling
 from splashpy.server.streaming import data
@@ -44,6 +44,7 @@ class NativeOptions:
         fields: the only fields wanted; None wants all.
         tokens: show the ids of tokens.
         logprobs: and how likely they were.
+        drawn: in what they were drawn from, as probabilities.
         timings: in every event of a stream.
         indent: a line with less indentation is no part of the answer; 0: any is.
     """
@@ -55,6 +56,7 @@ class NativeOptions:
     tokens: bool
     timings: bool
     logprobs: bool = False
+    drawn: bool = False
     indent: int = 0
 
 
@@ -147,6 +149,7 @@ def _read(
         prefill_only=count == 0,
         return_token_ids=body.flag("return_tokens"),
         logprobs=read_native(body),
+        logprobs_drawn=body.flag("post_sampling_probs"),
         draft=body.flag("speculative", default=True),
         foreground=isinstance(prompt, Infill)
         or (typing and (count or 0) <= _INTERACTIVE_TOKENS),
@@ -160,6 +163,7 @@ def _read(
         fields=names,
         tokens=command.return_token_ids,
         logprobs=command.logprobs is not None,
+        drawn=command.logprobs_drawn,
         timings=body.flag("timings_per_token"),
         indent=indent or 0,
     )
@@ -296,7 +300,8 @@ class NativeShape:
     def _ranked(self, tokens: Sequence[RankedToken]) -> dict[str, Any]:
         if not self._options.logprobs:
             return {}
-        return {"completion_probabilities": native_logprobs(tokens)}
+        write = native_probs if self._options.drawn else native_logprobs
+        return {"completion_probabilities": write(tokens)}
 
     def _chosen(self, value: dict[str, Any]) -> dict[str, Any]:
         """The fields that were asked for, nested ones under their whole path."""
