@@ -55,12 +55,12 @@ def test_requests_whose_clients_may_leave_leave_nothing_behind(
     assert set(statuses) <= {0, 200, 429, 529}
     assert statuses.count(200) > REQUESTS / 4
     until(lambda: server.endpoint.active == 0)
+    until(lambda: len(script.ended) == len(script.requests))
+    assert server.endpoint.engine._running == {}
     now = server.get("/status").json
     asked = sum(now["requests"].values()) - sum(before["requests"].values())
     assert asked <= REQUESTS
     assert (now["queue"]["running"], now["queue"]["waiting"]) == (0, 0)
     assert server.get("/ready").status == 200
     assert "splashpy_requests_total" in server.get("/metrics").body.decode()
-    until(lambda: len(script.ended) == len(script.requests))
-    assert server.endpoint.engine._running == {}
     assert server.post("/v1/chat/completions", {"messages": HI}).status == 200
