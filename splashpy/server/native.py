@@ -27,6 +27,7 @@ from splashpy.server.logprobs import native_logprobs, native_probs, read_native
 from splashpy.server.outcome import Outcome, prompt_progress, timings, timings_so_far
 from splashpy.server.reading import read_progress, read_sampling
 from splashpy.server.streaming import data
+from splashpy.server.tokens import token_ids
 
 _INFILL_TOKENS = 128
 _MOST_CHOICES = 8
@@ -60,13 +61,15 @@ class NativeOptions:
     indent: int = 0
 
 
-def read_completion(body: Fields, endpoint: Endpoint) -> Ask:
+async def read_completion(body: Fields, endpoint: Endpoint) -> Ask:
     """A body of ``/completion`` as the engine is asked.
 
     Raises:
         ApiError: it cannot be answered as asked.
     """
     prompt = body.raw("prompt")
+    if _is_mixed(prompt):
+        return _read(body, endpoint, await _mixed(endpoint, prompt))
     texts = prompt_of(prompt if prompt is not None else "", "prompt")
     if len(texts) != 1:
         raise ApiError("invalid_value", "give one prompt", param="prompt")
@@ -120,6 +123,29 @@ def prompt_of(value: Any, place: str) -> list[str | tuple[int, ...]]:
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_mixed(value: Any) -> bool:
+    """Whether a prompt is texts and token ids in turn."""
+    if not isinstance(value, list):
+        return False
+    ids = [_is_id(item) for item in value]
+    return any(ids) and not all(ids) and all(map(_is_part, value))
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, str) or _is_id(value)
+
+
+async def _mixed(endpoint: Endpoint, parts: list[str | int]) -> tuple[int, ...]:
+    """Token ids of such a prompt; a text it begins with begins like any other."""
+    found: list[int] = []
+    for number, part in enumerate(parts):
+        if isinstance(part, str):
+            found += await token_ids(endpoint, part, begins=not number)
+        else:
+            found.append(part)
+    return tuple(found)
 
 
 def _no_prompt(place: str) -> ApiError:
