@@ -227,6 +227,7 @@ class Generate:
             limit. Room for an answer is kept from ``max_tokens``.
         return_token_ids: fill ``Cycle.token_ids``.
         logprobs: fill ``Cycle.logprobs``, with so many alternatives a token.
+        logprobs_drawn: they are of what tokens were drawn from, not the target's own.
         prompt_logprobs: fill ``Prefill.logprobs``, likewise; the whole prompt is read
             for it.
     """
@@ -254,6 +255,7 @@ class Generate:
     reasoning_budget: int | None = None
     return_token_ids: bool = False
     logprobs: int | None = None
+    logprobs_drawn: bool = False
     prompt_logprobs: int | None = None
 
 

@@ -11,13 +11,14 @@ Shapes: K drafted tokens, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 import mlx.core as mx
 
 from splashpy.drafting.drafter import DraftSampling, Proposal
 from splashpy.engine.constraint import constrained, rules_within
-from splashpy.engine.decision import decide, read
+from splashpy.engine.decision import decide, drawn_from, read
 from splashpy.engine.ranking import rank_decided
 from splashpy.engine.request import TokensCommitted
 from splashpy.engine.sequence import Sequence
@@ -80,7 +81,8 @@ def judge(
     own = forward.logits[: len(proposal) + 1]
     logits = constrained(sequence, own, proposal)
     decision = decide(sequence, logits, proposal, position)
-    ranking = rank_decided(sequence, own, decision)
+    drawn = partial(drawn_from, sequence, logits, proposal, position)
+    ranking = rank_decided(sequence, own, decision, drawn)
     sequence.anchor = decision[-1]  # right where nothing was drafted; settle knows
     sequence.launched += 1
     rows = sequence.state.length - position

@@ -88,15 +88,7 @@ def decide(
     request, sampling = sequence.request, sequence.request.sampling
     left = max(1, sequence.budget - sequence.launched)
     end = End(left, request.stop_token_ids)
-    history = None
-    if sampling.looks_back:
-        history = row_histories(
-            sequence.tokens[:position],
-            sequence.anchor,
-            proposal.token_ids,
-            sampling.penalty_window,
-            logits.shape[-1],
-        )
+    history = _history(sequence, logits, proposal, position)
     if sampling.greedy:
         tokens, broken = best_token(adjust(logits, sampling, history))
         return accept_greedy(proposal.token_ids, tokens, broken, end)
@@ -112,6 +104,39 @@ def decide(
     rows, vocab = scores.shape
     noise = gumbel_rows(request.seed, position + 1, rows, vocab)
     return accept_greedy(proposal.token_ids, choose(scores, noise), broken, end)
+
+
+def drawn_from(
+    sequence: Sequence, logits: mx.array, proposal: Proposal, position: int
+) -> mx.array:
+    """Log-weights whose softmax is what :func:`decide` draws from; same arguments.
+
+    Returns:
+        [K + 1, V] float32; at temperature 0 everything is on the best token.
+    """
+    sampling = sequence.request.sampling
+    history = _history(sequence, logits, proposal, position)
+    scores = score(logits, sampling, history)
+    if not sampling.greedy:
+        return scores
+    best = mx.argmax(scores, axis=-1, keepdims=True) == mx.arange(scores.shape[-1])
+    return mx.where(best, mx.array(0.0), -mx.inf)
+
+
+def _history(
+    sequence: Sequence, logits: mx.array, proposal: Proposal, position: int
+) -> mx.array | None:
+    """The tokens every row's penalties look back on; None where there are none."""
+    sampling = sequence.request.sampling
+    if not sampling.looks_back:
+        return None
+    return row_histories(
+        sequence.tokens[:position],
+        sequence.anchor,
+        proposal.token_ids,
+        sampling.penalty_window,
+        logits.shape[-1],
+    )
 
 
 def _is_sparse(sampling: SamplingParams, proposal: Proposal, logits: mx.array) -> bool:

@@ -11,6 +11,7 @@ up to where it was, and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import perf_counter
 
 import mlx.core as mx
@@ -18,7 +19,7 @@ import mlx.core as mx
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import empty_proposal
 from splashpy.engine.constraint import constrained
-from splashpy.engine.decision import decide, read
+from splashpy.engine.decision import decide, drawn_from, read
 from splashpy.engine.ranking import rank_decided, rank_prompt, read_prompt
 from splashpy.engine.request import PrefillProgress
 from splashpy.engine.reuse import keep_places, next_stop
@@ -125,7 +126,8 @@ def _decide_first(
     nothing, last = empty_proposal(), len(prompt) - 1
     rows = constrained(sequence, logits, nothing)
     decision = decide(sequence, rows, nothing, last)
-    ranking = rank_decided(sequence, logits, decision)
+    drawn = partial(drawn_from, sequence, rows, nothing, last)
+    ranking = rank_decided(sequence, logits, decision, drawn)
     mx.eval(decision, pending, *ranking)
     run = sequence.commit(read(decision, last).run)
     sequence.first = read_ranking(ranking, run)

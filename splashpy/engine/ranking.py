@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mlx.core as mx
 
 from splashpy.engine.sequence import Sequence
@@ -15,17 +17,24 @@ from splashpy.verification.logprobs import (
 )
 
 
-def rank_decided(sequence: Sequence, logits: mx.array, decision: mx.array) -> Ranking:
+def rank_decided(
+    sequence: Sequence,
+    logits: mx.array,
+    decision: mx.array,
+    drawn: Callable[[], mx.array],
+) -> Ranking:
     """What a decision chose, ranked in the graph that made it.
 
     Args:
         sequence: whose request may ask for it.
         logits: [K + 1, V] float32, the target's own.
         decision: from ``decision.decide``; token j was decided by row j.
+        drawn: gives what it was drawn from, for requests that want this instead.
     """
     count = sequence.request.logprobs
     if count is None:
         return ()
+    logits = drawn() if sequence.request.logprobs_drawn else logits
     return rank(logits, decision[HEAD:], min(count, logits.shape[-1]))
 
 

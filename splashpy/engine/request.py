@@ -43,6 +43,7 @@ class GenerationRequest:
         foreground: runs before requests that wait.
         logprobs: report how likely every token was, with so many alternatives; None
             reports nothing.
+        logprobs_drawn: these are of what tokens were drawn from.
         prompt_logprobs: the same for the tokens of the prompt, which is read as a
             whole for it.
     """
@@ -61,6 +62,7 @@ class GenerationRequest:
     marks: Marks = UNMARKED
     foreground: bool = False
     logprobs: int | None = None
+    logprobs_drawn: bool = False
     prompt_logprobs: int | None = None
 
 

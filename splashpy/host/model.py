@@ -324,6 +324,7 @@ def resolve_request(
         marks=speech.marks(command, prompt),
         foreground=command.foreground,
         logprobs=command.logprobs,
+        logprobs_drawn=command.logprobs_drawn,
         prompt_logprobs=command.prompt_logprobs,
     )
 

@@ -8,15 +8,18 @@ are sorted, the token itself is among them wherever there are any.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from splashpy.protocol import Alternative, RankedToken
 from splashpy.server.fields import Fields
-from splashpy.server.reading import unsupported
 
 MOST = 20
 """Alternatives of a token in OpenAI's dialects."""
+
+LEAST = -9999.0
+"""The engine's word for a probability of zero."""
 
 _MOST_NATIVE = 100
 
@@ -43,15 +46,8 @@ def read_response(body: Fields) -> int | None:
 
 
 def read_native(body: Fields) -> int | None:
-    """Alternatives a request of llama.cpp's wants; None: no log-probabilities.
-
-    Raises:
-        ApiError: those after sampling are wanted.
-    """
-    most = body.integer("n_probs", 0, _MOST_NATIVE)
-    if most and body.flag("post_sampling_probs"):
-        raise unsupported("post_sampling_probs", "reporting them after sampling")
-    return most or None
+    """Alternatives a request of llama.cpp's wants; None: no log-probabilities."""
+    return body.integer("n_probs", 0, _MOST_NATIVE) or None
 
 
 def chat_logprobs(tokens: Iterable[RankedToken]) -> dict[str, Any]:
@@ -77,6 +73,27 @@ def native_logprobs(tokens: Iterable[RankedToken]) -> list[dict[str, Any]]:
         }
         for token in tokens
     ]
+
+
+def native_probs(tokens: Iterable[RankedToken]) -> list[dict[str, Any]]:
+    """The same after sampling: probabilities, and no tokens that could not come."""
+    return [
+        {
+            **_probability(token),
+            "top_probs": [
+                _probability(other)
+                for other in _alternatives(token)
+                if other.logprob > LEAST
+            ],
+        }
+        for token in tokens
+    ]
+
+
+def _probability(token: RankedToken | Alternative) -> dict[str, Any]:
+    found = {"id": token.token_id, **_numbers(token.piece, None)}
+    del found["logprob"]
+    return {**found, "prob": math.exp(token.logprob or 0.0)}
 
 
 def completion_logprobs(

@@ -23,10 +23,11 @@ from splashpy.server.engine import new_id
 from splashpy.server.errors import ApiError, Dialect
 from splashpy.server.exchange import Ask
 from splashpy.server.fields import Fields
-from splashpy.server.logprobs import native_logprobs, read_native
+from splashpy.server.logprobs import native_logprobs, native_probs, read_native
 from splashpy.server.outcome import Outcome, prompt_progress, timings, timings_so_far
 from splashpy.server.reading import read_progress, read_sampling
 from splashpy.server.streaming import data
+from splashpy.server.tokens import token_ids
 
 _INFILL_TOKENS = 128
 _MOST_CHOICES = 8
@@ -44,6 +45,7 @@ class NativeOptions:
         fields: the only fields wanted; None wants all.
         tokens: show the ids of tokens.
         logprobs: and how likely they were.
+        drawn: in what they were drawn from, as probabilities.
         timings: in every event of a stream.
         indent: a line with less indentation is no part of the answer; 0: any is.
     """
@@ -55,16 +57,19 @@ class NativeOptions:
     tokens: bool
     timings: bool
     logprobs: bool = False
+    drawn: bool = False
     indent: int = 0
 
 
-def read_completion(body: Fields, endpoint: Endpoint) -> Ask:
+async def read_completion(body: Fields, endpoint: Endpoint) -> Ask:
     """A body of ``/completion`` as the engine is asked.
 
     Raises:
         ApiError: it cannot be answered as asked.
     """
     prompt = body.raw("prompt")
+    if _is_mixed(prompt):
+        return _read(body, endpoint, await _mixed(endpoint, prompt))
     texts = prompt_of(prompt if prompt is not None else "", "prompt")
     if len(texts) != 1:
         raise ApiError("invalid_value", "give one prompt", param="prompt")
@@ -120,6 +125,29 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_mixed(value: Any) -> bool:
+    """Whether a prompt is texts and token ids in turn."""
+    if not isinstance(value, list):
+        return False
+    ids = [_is_id(item) for item in value]
+    return any(ids) and not all(ids) and all(map(_is_part, value))
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, str) or _is_id(value)
+
+
+async def _mixed(endpoint: Endpoint, parts: list[str | int]) -> tuple[int, ...]:
+    """Token ids of such a prompt; a text it begins with begins like any other."""
+    found: list[int] = []
+    for number, part in enumerate(parts):
+        if isinstance(part, str):
+            found += await token_ids(endpoint, part, begins=not number)
+        else:
+            found.append(part)
+    return tuple(found)
+
+
 def _no_prompt(place: str) -> ApiError:
     allowed = "a text, a list of token ids, or a list of these"
     return ApiError("invalid_value", f"{place} must be {allowed}", param=place)
@@ -147,6 +175,7 @@ def _read(
         prefill_only=count == 0,
         return_token_ids=body.flag("return_tokens"),
         logprobs=read_native(body),
+        logprobs_drawn=body.flag("post_sampling_probs"),
         draft=body.flag("speculative", default=True),
         foreground=isinstance(prompt, Infill)
         or (typing and (count or 0) <= _INTERACTIVE_TOKENS),
@@ -160,6 +189,7 @@ def _read(
         fields=names,
         tokens=command.return_token_ids,
         logprobs=command.logprobs is not None,
+        drawn=command.logprobs_drawn,
         timings=body.flag("timings_per_token"),
         indent=indent or 0,
     )
@@ -296,7 +326,8 @@ class NativeShape:
     def _ranked(self, tokens: Sequence[RankedToken]) -> dict[str, Any]:
         if not self._options.logprobs:
             return {}
-        return {"completion_probabilities": native_logprobs(tokens)}
+        write = native_probs if self._options.drawn else native_logprobs
+        return {"completion_probabilities": write(tokens)}
 
     def _chosen(self, value: dict[str, Any]) -> dict[str, Any]:
         """The fields that were asked for, nested ones under their whole path."""

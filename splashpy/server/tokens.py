@@ -101,6 +101,14 @@ async def joined(endpoint: Endpoint, token_ids: Sequence[int]) -> str:
     return found.text
 
 
+async def token_ids(endpoint: Endpoint, text: str, *, begins: bool) -> tuple[int, ...]:
+    """The tokens of a text; ``begins``: with BOS where the model wants it."""
+    asked = Tokenize(id=new_id("", 32), text=text, add_special=begins)
+    found = await endpoint.engine.ask(asked)
+    assert isinstance(found, Tokens)
+    return found.token_ids
+
+
 async def _cut(
     endpoint: Endpoint, text: str, body: Fields, *, add_special: bool | None = None
 ) -> Tokens:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import cycle
+from math import exp
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from splashpy.drafting.lookup import LookupDrafter
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.request import PrefillProgress
 from splashpy.models.target import MlxLmTarget
-from splashpy.verification.logprobs import TokenLogprob
+from splashpy.verification.logprobs import LEAST, TokenLogprob
 from splashpy.verification.sampling import SamplingParams
 
 GREEDY = SamplingParams()
@@ -45,11 +46,13 @@ def drafters(target: MlxLmTarget, truth: list[int]) -> Iterator[Drafter]:
     yield CombinedDrafter(LookupDrafter(), network)
 
 
+@pytest.mark.parametrize("drawn", [False, True], ids=["own", "after sampling"])
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 def test_drafts_change_no_number(
-    target: MlxLmTarget, run: Callable, sampling: SamplingParams
+    target: MlxLmTarget, run: Callable, sampling: SamplingParams, *, drawn: bool
 ) -> None:
     options = {"sampling": sampling, "seeded": True, "logprobs": 5}
+    options["logprobs_drawn"] = drawn
     plain = run(target, PlainDrafter(), **options)
     expected = numbers(plain)
     assert len(expected) == 40
@@ -59,6 +62,21 @@ def test_drafts_change_no_number(
         assert numbers(drafted) == expected
         accepted += sum(event.accepted for event in drafted.cycles)
     assert accepted, "or nothing was proved"
+
+
+def test_numbers_after_sampling_are_of_what_a_token_was_drawn_from(
+    target: MlxLmTarget, run: Callable
+) -> None:
+    few = SamplingParams(temperature=0.9, top_k=3, repetition_penalty=1.2)
+    told = numbers(run(target, sampling=few, logprobs=5, logprobs_drawn=True))
+    for entry in told:
+        chances = [exp(logprob) for _, logprob in entry.top]
+        assert sum(chances) == pytest.approx(1, abs=1e-5)
+        assert chances[3:] == [0, 0]
+        assert entry.token_id in [token for token, _ in entry.top[:3]]
+
+    certain = numbers(run(target, logprobs=2, logprobs_drawn=True))
+    assert {(entry.logprob, entry.top[1][1]) for entry in certain} == {(0.0, LEAST)}
 
 
 def test_numbers_are_the_targets_own_whatever_the_token_was_drawn_from(

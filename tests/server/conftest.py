@@ -120,3 +120,12 @@ def server(one_server: Running, script: Script) -> Iterator[Running]:
     one_server.post("/tokenize", {"content": ""})  # what came before is with the engine
     until(lambda: not script.unanswered)  # or it would go on in the next test
     assert one_server.faults == []
+
+
+@pytest.fixture(scope="session")
+def polyglot(speaker: Path, start: Serve) -> Iterator[Running]:
+    """A server that speaks every dialect; a test asks for its script, too."""
+    server = start(speaker, ollama=True, lmstudio=True).wait_ready()
+    yield server
+    server.__exit__()
+    assert server.faults == []

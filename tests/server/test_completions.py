@@ -184,6 +184,18 @@ def test_the_native_endpoint_answers_in_llama_cpp_s_words(
     assert answer["tokens_predicted"] == len(answer["tokens"]) == 8
 
 
+def test_a_native_prompt_may_mix_texts_and_tokens(
+    server: Running, script: Script
+) -> None:
+    end = server.post("/tokenize", {"content": "<|im_end|>"}).json["tokens"]
+
+    assert server.post("/completion", {"prompt": ["a", *end, "b"]}).status == 200
+    assert server.post("/completion", {"prompt": ["a", 999_999]}).status == 400
+    assert server.post("/completion", {"prompt": ["a", None, 5]}).status == 400
+
+    assert prompt_of(server, script) == "a<|im_end|>b"
+
+
 def test_a_native_stream_ends_with_the_whole_object(
     server: Running, script: Script
 ) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,25 +42,17 @@ COUNTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def own(speaker: Any, start: Any) -> Iterator[Running]:
-    server = start(speaker, ollama=True, lmstudio=True)
-    yield server.wait_ready()
-    server.__exit__()
-    assert server.faults == []
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_prompt_leaves_room_for_a_token_or_is_refused_before_any_header(
-    own: Running, script: Script, path: str, *, stream: bool
+    polyglot: Running, script: Script, path: str, *, stream: bool
 ) -> None:
     body, sentence = ENDPOINTS[path]
-    own.post(path, body("x"))
+    polyglot.post(path, body("x"))
     room = CONTEXT - len(script.requests[0].token_ids)
 
-    fits = own.post(path, {**body("x" * room), "stream": stream})
-    over = own.post(path, {**body("x" * (room + 1)), "stream": stream})
+    fits = polyglot.post(path, {**body("x" * room), "stream": stream})
+    over = polyglot.post(path, {**body("x" * (room + 1)), "stream": stream})
 
     assert fits.status == 200
     assert len(script.requests[1].token_ids) == CONTEXT - 1
@@ -69,7 +61,7 @@ def test_a_prompt_leaves_room_for_a_token_or_is_refused_before_any_header(
     assert (told if isinstance(told, str) else told["message"]) == sentence
     assert len(script.requests) == 2
     if path in COUNTS:
-        found = own.post(COUNTS[path], body("x" * (room + 1)))
+        found = polyglot.post(COUNTS[path], body("x" * (room + 1)))
         assert found.json["input_tokens"] == CONTEXT
     if sentence == OPENAI and path.startswith("/v1"):
         assert told["code"] == "context_length_exceeded"

@@ -253,10 +253,21 @@ def test_an_impossible_wish_for_numbers_is_refused(
     assert script.requests == []
 
 
-def test_numbers_after_sampling_are_refused_by_name(server: Running) -> None:
+def test_numbers_after_sampling_are_probabilities(
+    server: Running, script: Script
+) -> None:
+    script.say("a<|im_end|>")
     body = {"prompt": "x", "n_probs": 2, "post_sampling_probs": True}
 
-    reply = server.post("/completion", body)
+    answer = server.post("/completion", body).json
+    streamed = server.post("/completion", {**body, "stream": True}).events
 
-    assert reply.status == 400
-    assert "post_sampling_probs" in reply.json["error"]["message"]
+    assert script.requests[0].logprobs_drawn
+    (token,) = answer["completion_probabilities"]
+    assert token["token"] == "a"
+    assert 0 < token["prob"] < 1
+    assert "logprob" not in token
+    top = [other["prob"] for other in token["top_probs"]]
+    assert top[0] == 1.0
+    assert top == sorted(top, reverse=True)
+    assert streamed[0]["completion_probabilities"] == [token]

@@ -31,18 +31,10 @@ DOCUMENT = json.loads(
 )
 
 
-@pytest.fixture(scope="module")
-def own(speaker: Any, start: Any) -> Iterator[Running]:
-    server = start(speaker, ollama=True, lmstudio=True)
-    yield server.wait_ready()
-    server.__exit__()
-    assert server.faults == []
-
-
 @pytest.fixture
-def opened(own: Running, script: Script) -> Iterator[Running]:
-    yield own
-    until(lambda: own.endpoint.active == 0)
+def opened(polyglot: Running, script: Script) -> Iterator[Running]:
+    yield polyglot
+    until(lambda: polyglot.endpoint.active == 0)
 
 
 def fields_of(path: str) -> list[str]:
