@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from chat.scripted import Chat, MakeChat, Script
+from chat.spoken import READY, new_session
 
+from splashpy.chat.session import Session
 from splashpy.client.client import EngineClient
 from splashpy.client.replay import Timed
 
@@ -32,3 +34,11 @@ def chat() -> MakeChat:
 @pytest.fixture
 def replays() -> Path:
     return Path(__file__).parent.parent / "replays"
+
+
+@pytest.fixture
+def session() -> Session:
+    """A session whose engine is ready."""
+    session = new_session()
+    session.apply(READY, 0.0)
+    return session

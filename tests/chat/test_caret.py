@@ -37,7 +37,7 @@ def test_the_cursor_of_the_terminal_is_at_the_caret(
         above = it.prompt.region.y
         await it.send("next")  # a row for the message that waits
         await it.until(lambda: it.app.cursor_position == caret(it, 0, 0))
-        it.app.screen.attach(file)
+        it.app.screen.writing.attach(file)
         await it.until(lambda: it.app.screen.query_one("AttachedFiles").display)
         await it.until(lambda: it.app.cursor_position == caret(it, 0, 0))
         await it.pilot.resize_terminal(size[0], size[1] + 4)

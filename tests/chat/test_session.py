@@ -1,140 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a conversation becomes when things are said, stopped and lost."""
+"""What a conversation becomes when an engine answers, fails or is lost."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
-import pytest
+from chat.spoken import READY, ask, exchange, finish, new_session, replies_of, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splashpy.chat.entries import Entry, Notice, Reply, UserMessage
+from splashpy.chat.entries import Notice, Reply, UserMessage
 from splashpy.chat.session import Session
-from splashpy.chat.settings import ChatSettings
 from splashpy.errors import EngineDiedError, EngineStuckError
 from splashpy.protocol import (
     Cancel,
-    Cycle,
-    Done,
     Failure,
     Generate,
-    Load,
     LoadProgress,
     Memory,
-    Piece,
     Pong,
     Prefill,
     Queued,
-    Ready,
-    Sampling,
     ToolDelta,
-    Usage,
 )
-
-READY = Ready(model="m", context_max=100, block_size=8)
-
-
-def new_session(**settings: Any) -> Session:
-    return Session(
-        Load(model="/models/demo", name="demo"),
-        ChatSettings(**settings),
-        time_of_day=lambda: "14:02",
-    )
-
-
-@pytest.fixture
-def session() -> Session:
-    session = new_session()
-    session.apply(READY, 0.0)
-    return session
-
-
-def ask(session: Session, text: str) -> str:
-    (command,) = session.submit(text, 1.0)
-    assert isinstance(command, Generate)
-    return command.id
-
-
-def write(session: Session, request: str, text: str, channel: Any = "c") -> None:
-    session.apply(
-        Cycle(
-            id=request,
-            i=0,
-            drafted=0,
-            accepted=0,
-            committed=1,
-            draft_ms=0,
-            verify_ms=0,
-            pieces=(Piece(text, "t", channel),),
-        ),
-        2.0,
-    )
-
-
-def finish(session: Session, request: str, reason: Any = "stop") -> list:
-    usage = Usage(prompt=50, completion=7)
-    return session.apply(Done(id=request, reason=reason, usage=usage), 3.0)
-
-
-def replies_of(entries: Sequence[Entry]) -> list[Reply]:
-    return [entry for entry in entries if isinstance(entry, Reply)]
-
-
-def exchange(session: Session, text: str, answer: str) -> None:
-    request = ask(session, text)
-    if answer:
-        write(session, request, answer)
-    finish(session, request, "stop" if answer else "cancelled")
-
-
-def test_a_request_carries_the_conversation_and_the_settings() -> None:
-    session = new_session(
-        system="Be brief.", max_tokens=5, sampling=Sampling(temperature=0.0)
-    )
-    session.apply(READY, 0.0)
-    exchange(session, "one", "1")
-
-    (command,) = session.submit("two", 4.0)
-
-    assert isinstance(command, Generate)
-    assert command.messages == (
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "one"},
-        {"role": "assistant", "content": "1"},
-        {"role": "user", "content": "two"},
-    )
-    assert command.max_tokens == 5
-    assert command.sampling.temperature == 0.0
-
-
-def test_a_message_before_the_model_is_ready_waits_and_is_sent() -> None:
-    session = new_session()
-    assert session.submit("early", 0.0) == []
-    assert not session.accepts
-    with pytest.raises(ValueError, match="already waiting"):
-        session.submit("second", 0.0)
-
-    (command,) = session.apply(READY, 1.0)
-
-    assert isinstance(command, Generate)
-    assert session.queued is None
-    assert session.accepts
-
-
-def test_a_waiting_message_follows_a_stopped_answer(session: Session) -> None:
-    request = ask(session, "one")
-    session.submit("two", 1.5)
-    assert session.stop(2.0) == [Cancel(id=request)]
-    assert session.stop(2.1) == []
-
-    (command,) = finish(session, request, "cancelled")
-
-    assert isinstance(command, Generate)
-    assert command.id != request
 
 
 def test_an_answer_passes_through_its_states(session: Session) -> None:
@@ -202,115 +92,6 @@ def test_a_failed_exchange_leaves_the_history_and_returns_its_text(
     assert session.take_returned() == "two"
     assert session.take_returned() is None
     assert session.idle
-
-
-def test_retry_replaces_the_last_answer_in_the_history(session: Session) -> None:
-    exchange(session, "one", "first")
-    (command,) = session.retry(4.0)
-    assert isinstance(command, Generate)
-    assert command.messages == ({"role": "user", "content": "one"},)
-    write(session, command.id, "second")
-    finish(session, command.id)
-
-    assert [message["content"] for message in session.history()] == ["one", "second"]
-    assert [reply.text for reply in replies_of(session.tree.messages)] == [
-        "first",
-        "second",
-    ]
-    (shown,) = replies_of(session.entries)
-    assert (shown.text, shown.place) == ("second", (2, 2))
-
-
-def test_a_failed_exchange_can_be_retried(session: Session) -> None:
-    request = ask(session, "one")
-    session.apply(Failure(id=request, code="E-X", message="no"), 2.0)
-
-    (command,) = session.retry(3.0)
-
-    assert isinstance(command, Generate)
-    assert command.messages == ({"role": "user", "content": "one"},)
-
-
-def test_an_edited_message_leaves_the_old_branch_to_be_read(session: Session) -> None:
-    exchange(session, "one", "1")
-    exchange(session, "two", "2")
-    first = session.tree.messages[0]
-    assert isinstance(first, UserMessage)
-
-    (command,) = session.edit(first, "uno", 5.0)
-    assert isinstance(command, Generate)
-    assert command.messages == ({"role": "user", "content": "uno"},)
-    finish(session, command.id)
-
-    edited = session.entries[0]
-    assert isinstance(edited, UserMessage)
-    assert edited.place == (2, 2)
-    assert session.switch(edited, -1)
-    assert [message["content"] for message in session.history()] == [
-        "one",
-        "1",
-        "two",
-        "2",
-    ]
-    assert not session.switch(first, -1)
-
-
-def test_a_branch_goes_on_from_an_earlier_answer(session: Session) -> None:
-    exchange(session, "one", "1")
-    exchange(session, "two", "2")
-    first = replies_of(session.entries)[0]
-
-    assert session.branch(first)
-    assert session.context_used == 57
-    exchange(session, "three", "3")
-
-    assert [message["content"] for message in session.history()] == [
-        "one",
-        "1",
-        "three",
-        "3",
-    ]
-    assert len(session.tree.messages) == 6
-
-
-def test_nothing_is_switched_while_an_answer_runs(session: Session) -> None:
-    exchange(session, "one", "1")
-    session.retry(4.0)
-    (running,) = replies_of(session.entries)
-
-    assert not session.switch(running, -1)
-    assert not session.branch(running)
-    assert session.entries[-1] is running
-
-
-def test_a_failed_answer_can_be_left_for_its_sibling(session: Session) -> None:
-    exchange(session, "one", "1")
-    (command,) = session.retry(4.0)
-    assert isinstance(command, Generate)
-    session.apply(Failure(id=command.id, code="E-X", message="no"), 5.0)
-    assert session.history() == ()
-
-    assert session.switch(session.entries[-1], -1)
-
-    assert [message["content"] for message in session.history()] == ["one", "1"]
-
-
-def test_there_is_nothing_to_retry_at_first_or_meanwhile(session: Session) -> None:
-    assert not session.can_retry
-    ask(session, "one")
-    assert session.retry(2.0) == []
-
-
-def test_a_message_that_waits_is_not_lost_with_the_conversation(
-    session: Session,
-) -> None:
-    ask(session, "one")
-    session.submit("two", 1.5)
-
-    session.new_conversation(2.0)
-
-    assert session.queued is None
-    assert session.take_returned() == "two"
 
 
 def test_events_of_a_left_conversation_change_nothing(session: Session) -> None:

@@ -16,7 +16,7 @@ def attach(screen: ChatScreen, argument: str) -> None:
     """Send a text file with the next message."""
     if not argument:
         raise UsageError("/attach needs the path of a text file")
-    screen.attach(Path(argument.strip("'\"")).expanduser())
+    screen.writing.attach(Path(argument.strip("'\"")).expanduser())
 
 
 def detach(screen: ChatScreen, argument: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,11 +23,9 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from splashpy.chat.bindings import bindings
-from splashpy.chat.commands import message_of, parse, parse_quietly
-from splashpy.chat.completions import Completions
+from splashpy.chat.commands import message_of, parse
 from splashpy.chat.conversation import Conversation
 from splashpy.chat.entries import Attachment, Problem, Reply, UserMessage
-from splashpy.chat.files import read
 from splashpy.chat.frames import Frames
 from splashpy.chat.keys import rebound
 from splashpy.chat.messages import (
@@ -41,6 +38,7 @@ from splashpy.chat.messages import (
 )
 from splashpy.chat.orders.context import ask_what_to_send
 from splashpy.chat.orders.table import ORDERS
+from splashpy.chat.screens.writing import Writing
 from splashpy.chat.sizes import TINY_HEIGHT, TINY_WIDTH
 from splashpy.chat.widgets.header import HeaderBar
 from splashpy.chat.widgets.hints import AttachedFiles, HintFooter, QueuedMessage
@@ -55,9 +53,7 @@ from splashpy.units import format_bytes
 
 _QUIT_SECONDS = 1.0
 _TWICE_SECONDS = 0.4
-_DRAFT_SECONDS = 0.5
 _TICK_SECONDS = 0.25
-_EDITING = "another wording; esc leaves it"
 _WELCOME = (
     "Type a message and press enter. You can type while the model loads.\n"
     "ctrl+j starts a new line, f1 shows all keys."
@@ -86,7 +82,6 @@ class ChatScreen(Screen[None]):
     ):
         super().__init__()
         self._draft = draft
-        self._draft_timer: Timer | None = None
         self.conversation = conversation
         self.session = conversation.session
         self._first_message = first_message
@@ -121,16 +116,19 @@ class ChatScreen(Screen[None]):
         self._status = self.query_one(StatusLine)
         self.panel = self.query_one(SpeedPanel)
         self._popup = self.query_one(CompletionPopup)
-        self._attached = self.query_one(AttachedFiles)
-        self._queued = self.query_one(QueuedMessage)
         self.prompt = self.query_one(PromptEditor)
-        self._completions = Completions(self._refresh_choices)
-        self.prompt.popup = self._popup
+        self.writing = Writing(
+            self.conversation,
+            self.prompt,
+            popup=self._popup,
+            queued=self.query_one(QueuedMessage),
+            attached=self.query_one(AttachedFiles),
+        )
         self._footer = self.query_one(HintFooter)
         self._pill = self.query_one("#pill", Static)
         self._ticker = self.set_interval(_TICK_SECONDS, self._tick, pause=True)
         self.watch(self.transcript, "new_rows", self._show_pill)
-        self._remember_prompts()
+        self.writing.remember(self.say)
         if self.session.settings.server:
             self.say(f"talking with the server at {self.session.settings.server}")
         if self._draft:
@@ -140,55 +138,20 @@ class ChatScreen(Screen[None]):
         self.conversation.start(lambda: self.post_message(EngineSpoke()))
         self.sync()
 
-    def _remember_prompts(self) -> None:
-        """Earlier prompts come back; new ones, and drafts, are kept."""
-        keeper = self.conversation.keeper
-        if keeper is None:
-            return
-        keeper.listen(lambda text: self.app.call_later(self.say, text))
-        self.prompt.keep_prompt = keeper.note_prompt
-        with suppress(SplashError):  # the keeper told why it has none
-            for prompt in keeper.ask(lambda store: store.prompts()):
-                self.prompt.remember_earlier(prompt)
-
     @on(TextArea.Changed)
     def _draft_changed(self) -> None:
-        if self._draft_timer is not None:
-            self._draft_timer.stop()
-        self._draft_timer = self.set_timer(_DRAFT_SECONDS, self._keep_draft)
-        self._popup.show(self._completions.choices(self.prompt.text, self.prompt.word))
+        self.writing.changed()
 
     @on(Completed)
     def _completed(self, message: Completed) -> None:
         """A file that was chosen by ``@`` is attached; its name stays in the text."""
         if message.choice.insert.startswith("@"):
             name = message.choice.text
-            self.attempt(lambda: self.attach(Path(name), name))
-
-    def attach(self, path: Path, name: str = "") -> None:
-        """Send a file with the next message.
-
-        Raises:
-            InputFileError: it cannot be sent.
-        """
-        file = read(path, name)
-        kept = [other for other in self.prompt.attachments if other.name != file.name]
-        self.prompt.attachments = [*kept, file]
-        self.sync()
-
-    def _keep_draft(self) -> None:
-        self._draft_timer = None
-        self.conversation.keep_draft(self.prompt.message)
-        if parse_quietly(self.prompt.text) is None:
-            self.conversation.count(self.prompt.message)
-
-    def _refresh_choices(self) -> None:
-        """The list of files is there now."""
-        self.app.call_from_thread(self._draft_changed)
+            self.attempt(lambda: self.writing.attach(Path(name), name))
 
     def on_unmount(self) -> None:
         """Whatever stands in the editor is kept for the next time."""
-        self.conversation.keep_draft(self.prompt.message)
+        self.writing.keep()
 
     # --- drawing ------------------------------------------------------------------
 
@@ -197,15 +160,9 @@ class ChatScreen(Screen[None]):
         session = self.session
         self._header.show(session)
         self.transcript.sync(session.entries, self.conversation.now())
-        self._queued.show(session.queued)
-        self._attached.show(self.prompt.attachments)
-        if session.queued is not None:
-            self.conversation.keep_draft(self.prompt.message)
-        title = _EDITING if self.conversation.editing else ""
-        if self.prompt.border_title != title:  # setting it draws the editor again
-            self.prompt.border_title = title
+        self.writing.sync()
         self._sync_status()
-        self._restore_prompt()
+        self.writing.restore(self.say)
         if session.too_long is not None:
             problem, session.too_long = session.too_long, None
             self.call_later(ask_what_to_send, self, problem)
@@ -224,16 +181,6 @@ class ChatScreen(Screen[None]):
         now, width = self.conversation.now(), self.size.width
         self._status.show(status(self.session, now, width=width))
         self.panel.show(self.session, now)
-
-    def _restore_prompt(self) -> None:
-        returned = self.session.take_returned()
-        if returned is None:
-            return
-        if self.prompt.text:
-            self.prompt.remember(returned)
-            self.say("the message that failed is in the history: arrow up")
-        else:
-            self.prompt.put(returned)
 
     def _show_pill(self, rows: int) -> None:
         self._pill.display = rows > 0
@@ -283,8 +230,7 @@ class ChatScreen(Screen[None]):
             return
         if command is None:
             if self.send(message_of(self.prompt.message), self.prompt.attachments):
-                self.prompt.take()
-                self.prompt.attachments = []
+                self.writing.clear()
                 self.sync()
         else:
             text = self.prompt.take()
@@ -327,9 +273,7 @@ class ChatScreen(Screen[None]):
         elif self.focused is self.transcript:
             self.leave_conversation()
         elif self.conversation.editing is not None:
-            self.conversation.editing = None
-            self.prompt.take()
-            self.prompt.attachments = []
+            self.writing.leave_edit()
         elif not self.conversation.stop():
             self._step_back_idle()
         self.prompt.focus()
@@ -341,7 +285,7 @@ class ChatScreen(Screen[None]):
         now = self.conversation.now()
         twice, self._stepped_at = now - self._stepped_at < _TWICE_SECONDS, now
         if self.session.queued is not None:
-            self._take_back_queued()
+            self.writing.take_back_queued()
         elif twice and self.session.can_retry and not self.prompt.text:
             self._order("edit", "")
 
@@ -364,11 +308,7 @@ class ChatScreen(Screen[None]):
 
     def begin_edit(self, message: UserMessage) -> None:
         """Put a message back into the editor, to be sent in other words."""
-        if self.prompt.text.strip():
-            self.prompt.remember(self.prompt.text)
-        self.conversation.editing = message
-        self.prompt.put(message.text)
-        self.prompt.attachments = list(message.attachments)
+        self.writing.begin_edit(message)
         self.leave_conversation()
 
     def retry(self, reply: Reply | None) -> None:
@@ -379,15 +319,6 @@ class ChatScreen(Screen[None]):
             self.prompt.take()  # it was put back when it failed
         self.transcript.action_follow()
         self.leave_conversation()
-
-    def _take_back_queued(self) -> None:
-        text = self.session.drop_queued()
-        if text is None:
-            return
-        if self.prompt.text:
-            self.prompt.remember(text)
-        else:
-            self.prompt.put(text)
 
     def action_interrupt(self) -> None:
         """Copy a selection, else stop, else clear the editor, else ask to quit."""
