@@ -54,7 +54,7 @@ ENGINE_ROWS: dict[str, tuple[Option, ...]] = {
             "--max-memory",
             "for everything, as in 28G",
             "SIZE",
-            values.size,
+            values.some_size,
             default="the machine's",
             variable="SPLASHPY_MAX_MEMORY",
             key="memory",

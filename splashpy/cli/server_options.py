@@ -133,7 +133,7 @@ SERVER_ROWS: dict[str, tuple[Option, ...]] = {
             "--max-request-size",
             "largest body",
             "SIZE",
-            values.size,
+            values.some_size,
             default="64M",
             rare=True,
         ),

@@ -286,7 +286,7 @@ TRAINING_ROWS: dict[str, tuple[Option, ...]] = {
             "--max-memory",
             "for everything, as in 28G",
             "SIZE",
-            values.size,
+            values.some_size,
             default="the machine's",
         ),
         Option(

@@ -91,6 +91,18 @@ def size(value: str) -> int:
     return int(float(match[1]) * step ** _SIZE_UNITS.index(match[2].upper()))
 
 
+def some_size(value: str) -> int:
+    """As :func:`size`, and more than nothing.
+
+    Raises:
+        ValueError: the text is not that.
+    """
+    found = size(value)
+    if not found:
+        raise ValueError("a size above 0, such as 28G")
+    return found
+
+
 def numbers(value: str) -> tuple[int, ...]:
     """Whole numbers of at least 0 with commas between them.
 

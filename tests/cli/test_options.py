@@ -275,6 +275,15 @@ def test_a_size_is_decimal_unless_it_says_i(text: str, count: int) -> None:
     assert values.size(text) == count
 
 
+@pytest.mark.parametrize("name", ["memory", "max_request_size", "max_memory"])
+def test_a_limit_of_nothing_is_refused_and_not_taken_for_no_limit(name: str) -> None:
+    parser = OPTIONS[name].parser
+    assert parser is not None
+    with pytest.raises(UsageError, match="got '0G'"):
+        values.parse(parser, "0G", OPTIONS[name].flag)
+    assert parser("1G") == 10**9
+
+
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=5))
 def test_a_list_of_numbers_is_read_as_it_is_written(numbers: list[int]) -> None:
     assert values.numbers(",".join(map(str, numbers))) == tuple(numbers)
