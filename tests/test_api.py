@@ -25,7 +25,7 @@ def test_a_load_that_is_stopped_leaves_no_engine_behind(
         engines.extend(t for t in every if t.name == "splashpy-engine")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "load_on", stopped)
+    monkeypatch.setattr(api.InProcessClient, "receive", stopped)
     before = set(threading.enumerate())
 
     with pytest.raises(KeyboardInterrupt):
