@@ -80,13 +80,12 @@ class Bench:
         while self.lanes.busy:
             self.step()
 
+    def cycles(self, name: str) -> list[TokensCommitted]:
+        cycles = [e for e in self.events if isinstance(e, TokensCommitted)]
+        return [event for event in cycles if event.id == name]
+
     def tokens(self, name: str) -> list[int]:
-        return [
-            token
-            for event in self.events
-            if isinstance(event, TokensCommitted) and event.id == name
-            for token in event.token_ids
-        ]
+        return [token for cycle in self.cycles(name) for token in cycle.token_ids]
 
     def end(self, name: str) -> Finished | Failed:
         ends = [e for e in self.events if isinstance(e, Finished | Failed)]
@@ -94,9 +93,16 @@ class Bench:
         return event
 
 
+def cycles_alone(
+    target: MlxLmTarget, request: GenerationRequest
+) -> list[TokensCommitted]:
+    plain = PlainDrafter()
+    events = generate(request, target, plain, None, cancelled=lambda: False)
+    return [event for event in events if isinstance(event, TokensCommitted)]
+
+
 def alone(target: MlxLmTarget, request: GenerationRequest) -> list[int]:
-    events = generate(request, target, PlainDrafter(), None, cancelled=lambda: False)
-    cycles = [event for event in events if isinstance(event, TokensCommitted)]
+    cycles = cycles_alone(target, request)
     return [token for cycle in cycles for token in cycle.token_ids]
 
 

@@ -117,6 +117,7 @@ class Lanes:
             alone: nobody waits to be let in.
         """
         try:
+            yield from self._end_cancelled()
             yield from self._make_room()
             running = self._running
             if alone and len(running) == 1:
@@ -159,9 +160,6 @@ class Lanes:
 
     def _make_room(self) -> Iterator[EngineEvent]:
         """Let run what memory allows: fewer where it is refused, one more where not."""
-        for task in self._aside:
-            if task.cancelled:
-                yield from task.give_up()
         while len(self._running) > 1 and not self._ledger.allow(self._held):
             yield from self.suspend()
         for task in self._aside[:1]:
@@ -206,6 +204,11 @@ class Lanes:
 
     # --- steps --------------------------------------------------------------------
 
+    def _end_cancelled(self) -> Iterator[EngineEvent]:
+        for task in self._all:
+            if task.cancelled:
+                yield from self._guarded(task, task.give_up())
+
     def _alone(self, task: Task) -> Iterator[EngineEvent]:
         self._owed = 0.0
         yield from self._guarded(task, task.write() if task.writing else _next(task))
@@ -226,7 +229,7 @@ class Lanes:
             self._owed = self._owed - (self._clock() - began) if reader else 0.0
 
     def _read(self, task: Task) -> Iterator[EngineEvent]:
-        if task.sequence is None and not task.cancelled:
+        if task.sequence is None:
             self._order.borrow(task)
         yield from _next(task)
 
@@ -274,9 +277,7 @@ class Lanes:
 
 
 def _next(task: Task) -> Iterator[EngineEvent]:
-    if task.sequence is not None:
-        return task.read()
-    return task.give_up() if task.cancelled else task.begin()
+    return task.begin() if task.sequence is None else task.read()
 
 
 def _failed(task: Task, error: Exception) -> Failed:

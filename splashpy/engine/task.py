@@ -158,8 +158,14 @@ class Task:
         yield next(self._chunks)  # tells how much is read already
 
     def give_up(self) -> Iterator[EngineEvent]:
-        """End what was not begun, or was set aside."""
-        yield self._finished("cancelled")
+        """End it in any phase, after the cycle in the air: nobody wants it any more."""
+        yield from self.land()
+        if self.ended:
+            return
+        if self.sequence is None or self.aside:
+            yield self._finished("cancelled")
+        else:
+            yield from self._end("cancelled")
 
     def set_aside(self) -> int:
         """Give up what the text holds, and a cycle in the air; returns the bytes."""

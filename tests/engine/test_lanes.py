@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tiny
-from lanes_bench import Bench, alone, ask, scripted
+from lanes_bench import Bench, alone, ask, cycles_alone, scripted
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.pace import FREE
@@ -55,6 +55,29 @@ def test_texts_of_any_length_and_sampling_equal_their_solo_runs(
     bench.finish()
     for request in requests:
         assert bench.tokens(request.id) == alone(target, request)
+
+
+def test_log_probabilities_of_shared_passes_are_those_of_solo_runs(
+    target: MlxLmTarget,
+) -> None:
+    penalties = SamplingParams(temperature=0.8, repetition_penalty=1.3)
+    requests = [
+        ask("greedy", range(9), logprobs=3),
+        ask("seeded", range(40, 70), sampling=WARM, seeded=True, logprobs=0),
+        ask("penalties", [7] * 20, sampling=penalties, seeded=True, logprobs=5),
+    ]
+    bench = Bench(target)
+    for request in requests:
+        bench.admit(request, scripted(target, request, itertools.cycle([2, 0, 3, 1])))
+    bench.finish()
+    for request in requests:
+        solo = cycles_alone(target, request)
+        ours, theirs = (
+            [entry for cycle in cycles for entry in cycle.logprobs]
+            for cycles in (bench.cycles(request.id), solo)
+        )
+        assert len(ours) == 20
+        assert ours == theirs
 
 
 def test_every_pair_of_accept_lengths_leaves_both_texts_alone(
