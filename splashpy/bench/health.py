@@ -21,7 +21,7 @@ from splashpy.drafting.pace import Costs
 from splashpy.engine.memory import Plan
 from splashpy.kernels import metal
 from splashpy.package.model_directory import ModelDirectory
-from splashpy.protocol import DraftState, LoadOptions, LoadProgress
+from splashpy.protocol import DraftState, Ledger, LoadOptions, LoadProgress
 
 TOKENS = 16
 PROMPT = "Count from one to twenty in words."
@@ -43,6 +43,7 @@ class Trial:
         decode_seconds: from the first to the last.
         tau: tokens a pass produced, the target's own counted.
         peak_bytes: most memory MLX held while answering.
+        ledger: who has claims on the memory.
     """
 
     load_seconds: float
@@ -54,6 +55,7 @@ class Trial:
     decode_seconds: float
     tau: float
     peak_bytes: int = field(default=0)
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 def try_out(
@@ -87,6 +89,7 @@ def try_out(
         decode_seconds=found.decode_seconds,
         tau=found.counts.tau,
         peak_bytes=found.peak_bytes,
+        ledger=session.ledger.report(),
     )
 
 

@@ -10,8 +10,11 @@ from typing import Any
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine import calibration
+from splashpy.engine.accounts import lane_size, open_ledger
 from splashpy.engine.generation import generate
+from splashpy.engine.lane_claim import LaneClaim
 from splashpy.engine.loading import Loaded, LoadRequest, load
+from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.request import EngineEvent, GenerationRequest, TokensCommitted
 from splashpy.host.device import memory_bytes
 from splashpy.host.model import Speech
@@ -69,11 +72,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A target, its drafter and its text side."""
+    """A target, its drafter and its text side; all texts share one ledger."""
 
     loaded: Loaded
     speech: Speech
     plain: Drafter = field(default_factory=PlainDrafter)
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
 
     @classmethod
     def open(
@@ -112,7 +116,8 @@ class Session:
             costs_file=Paths.default().state / calibration.FILE,
             time_again=time_again,
         )
-        return cls(load(request, progress), speech)
+        loaded = load(request, progress)
+        return cls(loaded, speech, ledger=open_ledger(loaded, None))
 
     @property
     def target(self) -> Target:
@@ -163,7 +168,10 @@ class Session:
             max_new_tokens=max_tokens,
             stop_token_ids=self.speech.tokenizer.eos_token_ids,
         )
-        yield from generate(request, self.target, drafter, None, cancelled=cancelled)
+        claim = LaneClaim(self.ledger, lane_size(self.loaded))
+        yield from generate(
+            request, self.target, drafter, None, cancelled=cancelled, claim=claim
+        )
 
     def answer(
         self,

@@ -144,6 +144,18 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "Close other applications, or choose a smaller model.",
         ),
     ),
+    "E-MEMORY": CatalogueEntry(
+        4,
+        "A request needs more memory than is left beside the model and the requests "
+        "that run, although states of earlier requests were given up for it. It ended; "
+        "the others go on. The message has the sizes.",
+        (
+            "Ask again when the others are done, or with a shorter prompt.",
+            "--max-concurrent N lowers how many run at a time, --kv q8 halves what "
+            "each of them takes.",
+            "--max-memory SIZE allows more, where the machine has it.",
+        ),
+    ),
     "E-CONTEXT": CatalogueEntry(
         4,
         "Prompt and answer together are longer than the context. Nothing is ever cut "

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from splashpy.bench.health import Trial
     from splashpy.bench.kernels import Examination, Line
     from splashpy.cli.health import Check
+    from splashpy.protocol import Ledger
 
 _HEADS = ("operation", "where", "MB", "GFLOP", "least", "kernel", "MLX", "verdict")
 
@@ -117,6 +118,7 @@ def _trial_lines(trial: Trial | None) -> list[str]:
             f"{format_tokens(plan.context)} tokens of context in {plan.kv}, of "
             f"{format_bytes(plan.budget)}; {format_bytes(trial.peak_bytes)} held by MLX"
         )
+        lines.append(f"ledger   {_claims(trial.ledger)}")
     if trial.costs and trial.costs.passes:
         passes = ", ".join(f"{n} rows {cost:.2f}" for n, cost in trial.costs.passes)
         lines.append(
@@ -124,6 +126,15 @@ def _trial_lines(trial: Trial | None) -> list[str]:
             f"steps: a pass of {passes}; a draft {trial.costs.draft:.2f}"
         )
     return lines
+
+
+def _claims(ledger: Ledger) -> str:
+    """Who has claims on the memory, and whether somebody was refused."""
+    held = {name: size for name, size in asdict(ledger.held).items() if size}
+    claims = ", ".join(f"{name} {format_bytes(size)}" for name, size in held.items())
+    free = format_bytes(max(ledger.budget - sum(held.values()), 0))
+    refused = f"; refused: {ledger.refusal}" if ledger.refused else "; nothing refused"
+    return f"{claims}; {free} free{refused}"
 
 
 def _trial_fields(trial: Trial) -> dict[str, Any]:

@@ -139,6 +139,7 @@ class Invocation:
             cache_dir=str(self.paths.cached_prompts),
             cache_disk=given["cache_disk"],
             max_memory=given["memory"],
+            wired=given["wired"] == "weights",
             max_concurrent=min(given.get("max_concurrent") or 4, 32),
         )
 

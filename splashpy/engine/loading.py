@@ -30,6 +30,7 @@ from splashpy.drafting.pace import FREE, Costs
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.calibration import Calibration
 from splashpy.engine.costs import measure_costs, renew_costs
+from splashpy.engine.lane_claim import COPIES
 from splashpy.engine.memory import Needs, Plan, budget_bytes, plan_memory
 from splashpy.engine.row_kernels import choose_kernels
 from splashpy.errors import ModelResultError, PairError, SplashError, UsageError
@@ -43,8 +44,6 @@ from splashpy.package.identity import files_identity
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, LoadOptions, LoadProgress
 from splashpy.version import __version__
-
-_COPIES = 3  # of windows and recurrent states: the running one and two checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +181,7 @@ def _planned(target: MlxLmTarget, request: LoadRequest) -> list[Plan]:
         row=state.row,
         row_q8=state.row_q8,
         draft_row=draft_row,
-        lane=_COPIES * state.fixed,
+        lane=COPIES * state.fixed,
         context_max=request.context_max,
     )
     asked = options.max_context is not None

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -127,12 +128,16 @@ def test_load_decodes_a_little_and_keeps_what_cycles_cost(
     assert found["draft"]["state"] == "active"
     assert [rows for rows, _ in found["costs"]["passes"]] == [2, 7, 8]
     assert found["plan"]["total"] <= found["plan"]["budget"]
+    needs, ledger = found["plan"]["needs"], found["ledger"]
+    assert ledger["held"]["weights"] == needs["target"] + needs["draft"]
+    assert (ledger["held"]["lanes"], ledger["refused"]) == (0, 0)
     kept = json.loads((clean_environment / "state" / "costs.json").read_text())
     assert len(kept["entries"]) == 1
     again = call("doctor", "--load", target, "--draft", draft)
     assert again.code == 0
     assert "loaded   in " in again.out
     assert "answered 16 tokens" in again.out
+    assert re.search(r"^ledger   weights .* free; nothing refused$", again.out, re.M)
     assert "in plain steps: a pass of 2 rows " in again.out
 
 

@@ -13,8 +13,8 @@ import tiny
 
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE, Costs
+from splashpy.engine import accounts, loading, memory_watch
 from splashpy.engine import engine as engine_module
-from splashpy.engine import loading, memory_watch
 from splashpy.engine.engine import Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.memory_watch import MemoryWatch
@@ -27,7 +27,15 @@ from splashpy.engine.request import (
     Waiting,
 )
 from splashpy.models.target import Forward, Target
-from splashpy.protocol import LoadOptions, LoadProgress, Log, Phases, Pressure, Shed
+from splashpy.protocol import (
+    LoadOptions,
+    LoadProgress,
+    Log,
+    Memory,
+    Phases,
+    Pressure,
+    Shed,
+)
 from splashpy.verification.sampling import SamplingParams
 
 
@@ -378,3 +386,25 @@ def test_a_pass_that_does_not_come_back_is_known_to_other_threads(
     assert driver.engine.overdue() == ""
     (told,) = [e.text for e in events if isinstance(e, Log)]
     assert told.startswith("slow: writing 1 text(s) took 61.")
+
+
+def test_a_request_without_memory_is_refused_and_the_next_one_is_served(
+    driver: Driver, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = [2_000_000_000]
+    monkeypatch.setattr(
+        "splashpy.engine.engine.open_ledger",
+        lambda *given, shed: accounts.open_ledger(*given, in_use=lambda: used[0]),
+    )
+    driver.load(model, max_memory=1_000_000_000)
+    refused = driver.answer("a")[-1]
+    assert isinstance(refused, Failed)
+    assert refused.error.code == "E-MEMORY"
+    used[0] = 0
+    events = driver.answer("b")
+    told = [event.ledger for event in events if isinstance(event, Memory)]
+    assert told[-1].refused == 1
+    assert told[-1].refusal == refused.error.message
+    assert told[-1].held.lanes == 0
+    assert told[-1].held.runs > 0
+    assert isinstance(events[-1], Finished)

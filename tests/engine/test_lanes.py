@@ -16,13 +16,13 @@ from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.pace import FREE
 from splashpy.engine import prefill
 from splashpy.engine.lanes import Lanes
-from splashpy.engine.ledger import Ledger
 from splashpy.engine.request import (
     Failed,
     LookedUp,
     PrefillProgress,
     TokensCommitted,
 )
+from splashpy.engine.text_room import TextRoom
 from splashpy.engine.widths import Widths
 from splashpy.models.target import Forward, MlxLmTarget
 from splashpy.verification.sampling import SamplingParams
@@ -225,7 +225,7 @@ def test_a_prompt_that_begins_as_one_being_read_waits_and_takes_a_copy(
 
 
 def test_no_more_requests_run_than_allowed_and_than_fit(llama: MlxLmTarget) -> None:
-    lanes = Lanes(llama, Widths(FREE), most=2, ledger=Ledger(100))
+    lanes = Lanes(llama, Widths(FREE), most=2, room=TextRoom(100))
     assert lanes.takes(ask("huge", range(200)))  # alone it was planned for
     bench = Bench(llama, most=2)
     bench.lanes = lanes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from splashpy.cache.plan import Policy
 from splashpy.cache.prefix import PrefixCache
-from splashpy.engine.ledger import Ledger
+from splashpy.engine.text_room import TextRoom
 
 SHARE = 100  # rows of running texts
 RUNS, LENGTH = 4, 50
@@ -37,42 +37,42 @@ def test_texts_and_stored_states_never_take_more_than_both_may(rows: list[int]) 
     cache = filled()
     budget = cache.nbytes
     row = budget // (RUNS * LENGTH)
-    ledger = Ledger(SHARE, row, cache=cache)
+    room = TextRoom(SHARE, row, cache=cache)
     for wanted in rows:
-        allowed = ledger.allow(wanted)
+        allowed = room.allow(wanted)
         assert allowed == (wanted - SHARE <= budget // row)
         assert 0 <= cache.nbytes <= cache.budget <= budget
         if allowed:
             over = max(wanted - SHARE, 0)
             assert cache.nbytes + over * row <= budget
-        assert ledger.fits(wanted) == (wanted <= SHARE)
+        assert room.fits(wanted) == (wanted <= SHARE)
 
 
 def test_bytes_that_are_really_in_use_count_as_well() -> None:
     cache = filled()
     held = cache.nbytes
     used = [held]
-    ledger = Ledger(budget=2 * held, row_bytes=1, cache=cache, in_use=lambda: used[0])
-    assert ledger.allow(10)
+    room = TextRoom(budget=2 * held, row_bytes=1, cache=cache, in_use=lambda: used[0])
+    assert room.allow(10)
     assert cache.nbytes == held
     used[0] = 2 * held + 1
-    assert ledger.allow(10), "a stored state makes room"
+    assert room.allow(10), "a stored state makes room"
     assert 0 < cache.nbytes < held
-    assert not ledger.allow(10, new=4 * held), "nothing could"
+    assert not room.allow(10, new=4 * held), "nothing could"
     assert cache.nbytes == 0
 
 
 def test_memory_that_was_refused_once_is_not_expected_again() -> None:
-    ledger = Ledger(SHARE, 1)
-    assert ledger.allow(SHARE)
-    ledger.lower(60)
-    assert not ledger.allow(61)
-    assert ledger.allow(60)
-    ledger.lower(80)
-    assert not ledger.allow(61)
+    room = TextRoom(SHARE, 1)
+    assert room.allow(SHARE)
+    room.lower(60)
+    assert not room.allow(61)
+    assert room.allow(60)
+    room.lower(80)
+    assert not room.allow(61)
 
 
-@pytest.mark.parametrize("ledger", [Ledger(), Ledger(cache=PrefixCache())])
-def test_where_nobody_knows_what_there_is_all_is_allowed(ledger: Ledger) -> None:
-    assert ledger.fits(10**9)
-    assert ledger.allow(10**9, new=10**9)
+@pytest.mark.parametrize("room", [TextRoom(), TextRoom(cache=PrefixCache())])
+def test_where_nobody_knows_what_there_is_all_is_allowed(room: TextRoom) -> None:
+    assert room.fits(10**9)
+    assert room.allow(10**9, new=10**9)
