@@ -19,6 +19,7 @@ from splashpy.bench.session import Session
 from splashpy.drafting.combined import CombinedDrafter
 from splashpy.drafting.pace import Costs
 from splashpy.engine.memory import Plan
+from splashpy.engine.timing import Timed
 from splashpy.kernels import metal
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, Ledger, LoadOptions, LoadProgress
@@ -37,6 +38,7 @@ class Trial:
         load_seconds: from nothing to ready.
         draft: who drafts.
         costs: of cycles here, in plain steps; None where nothing is drafted.
+        timed: where they are from.
         plan: of the memory; None where nobody knows what there is.
         tokens: of the answer.
         first_seconds: from the question to the first of them.
@@ -49,6 +51,7 @@ class Trial:
     load_seconds: float
     draft: DraftState
     costs: Costs | None
+    timed: Timed
     plan: Plan | None
     tokens: int
     first_seconds: float
@@ -83,6 +86,7 @@ def try_out(
         load_seconds=seconds,
         draft=session.loaded.draft,
         costs=drafter.costs.model if isinstance(drafter, CombinedDrafter) else None,
+        timed=session.loaded.timed,
         plan=session.loaded.plan,
         tokens=len(found.token_ids),
         first_seconds=found.prefill_seconds,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from splashpy.bench.health import Trial
     from splashpy.bench.kernels import Examination, Line
     from splashpy.cli.health import Check
+    from splashpy.engine.timing import Timed
     from splashpy.protocol import Ledger
 
 _HEADS = ("operation", "where", "MB", "GFLOP", "least", "kernel", "MLX", "verdict")
@@ -125,7 +126,17 @@ def _trial_lines(trial: Trial | None) -> list[str]:
             f"costs    a plain step {1e3 * trial.costs.plain_seconds:.1f} ms; in plain "
             f"steps: a pass of {passes}; a draft {trial.costs.draft:.2f}"
         )
+        lines += _origin_lines(trial.timed)
     return lines
+
+
+def _origin_lines(timed: Timed) -> Iterator[str]:
+    """Where the costs are from."""
+    yield f"timed    {', '.join(timed.measured)}; in {timed.seconds:.1f} s"
+    if timed.kept:
+        yield f"kept     {', '.join(timed.kept)}"
+    if timed.trouble:
+        yield f"         {timed.trouble}, so nothing kept was used"
 
 
 def _claims(ledger: Ledger) -> str:

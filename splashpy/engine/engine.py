@@ -284,6 +284,9 @@ class Engine:
         plan = self._loaded.plan
         self._memory.limit(plan.budget if plan else 0)
         self._emit(self._loaded)
+        if trouble := self._loaded.timed.trouble:
+            text = f"{trouble}; what cycles cost is timed again"
+            self._emit(Log(level="warn", text=text))
         if request.options.wired:
             weights = self._loaded.target.facts.weight_bytes
             self._memory.wire(weights + self._loaded.draft_bytes)

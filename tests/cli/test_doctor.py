@@ -126,7 +126,9 @@ def test_load_decodes_a_little_and_keeps_what_cycles_cost(
     found = call("doctor", "--load", target, "--draft", draft, "--json").json["load"]
     assert found["tokens"] == health.TOKENS
     assert found["draft"]["state"] == "active"
-    assert [rows for rows, _ in found["costs"]["passes"]] == [2, 7, 8]
+    widths = [rows for rows, _ in found["costs"]["passes"]]
+    assert widths == [*range(2, 9), 12, 16, 24, 32], "everything is timed"
+    assert found["timed"]["kept"] == []
     assert found["plan"]["total"] <= found["plan"]["budget"]
     needs, ledger = found["plan"]["needs"], found["ledger"]
     assert ledger["held"]["weights"] == needs["target"] + needs["draft"]
@@ -139,6 +141,7 @@ def test_load_decodes_a_little_and_keeps_what_cycles_cost(
     assert "answered 16 tokens" in again.out
     assert re.search(r"^ledger   weights .* free; nothing refused$", again.out, re.M)
     assert "in plain steps: a pass of 2 rows " in again.out
+    assert "timed    a plain step, 2 rows, " in again.out
 
 
 def test_checks_are_counted_by_state() -> None:

@@ -13,7 +13,7 @@ import tiny
 
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE, Costs
-from splashpy.engine import accounts, loading, memory_watch
+from splashpy.engine import accounts, loading, memory_watch, timing
 from splashpy.engine import engine as engine_module
 from splashpy.engine.engine import Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
@@ -261,7 +261,7 @@ def test_a_drafter_that_never_pays_here_hardly_drafts_and_changes_nothing(
         timed.append(sorted(rows))
         return dear
 
-    monkeypatch.setattr(loading, "measure_costs", measure)
+    monkeypatch.setattr(timing, "measure_costs", measure)
     fits = tiny.write_drafter(tmp_path / "draft")
     loaded = driver.load(model, fits)[-1]
     assert loaded.draft.state == "active"
