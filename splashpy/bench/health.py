@@ -23,6 +23,7 @@ from splashpy.engine.timing import Timed
 from splashpy.kernels import metal
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, Ledger, LoadOptions, LoadProgress
+from splashpy.units import format_bytes
 
 TOKENS = 16
 PROMPT = "Count from one to twenty in words."
@@ -46,6 +47,7 @@ class Trial:
         tau: tokens a pass produced, the target's own counted.
         peak_bytes: most memory MLX held while answering.
         ledger: who has claims on the memory.
+        wired: which weights stay in physical memory, where that was asked for.
     """
 
     load_seconds: float
@@ -59,6 +61,7 @@ class Trial:
     tau: float
     peak_bytes: int = field(default=0)
     ledger: Ledger = field(default_factory=Ledger)
+    wired: str = ""
 
 
 def try_out(
@@ -94,7 +97,14 @@ def try_out(
         tau=found.counts.tau,
         peak_bytes=found.peak_bytes,
         ledger=session.ledger.report(),
+        wired=_wired_words(session),
     )
+
+
+def _wired_words(session: Session) -> str:
+    if session.wired is None:
+        return ""
+    return session.wired.reason or format_bytes(session.wired.nbytes)
 
 
 def has_metal() -> bool:

@@ -15,7 +15,9 @@ from splashpy.engine.generation import generate
 from splashpy.engine.lane_claim import LaneClaim
 from splashpy.engine.loading import Loaded, LoadRequest, load
 from splashpy.engine.memory_ledger import MemoryLedger
+from splashpy.engine.pressure import pressure
 from splashpy.engine.request import EngineEvent, GenerationRequest, TokensCommitted
+from splashpy.engine.wired import WiredWeights, this_machine
 from splashpy.host.device import memory_bytes
 from splashpy.host.model import Speech
 from splashpy.models.target import Target
@@ -72,12 +74,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A target, its drafter and its text side; all texts share one ledger."""
+    """A target, its drafter and its text side; all texts share one ledger.
+
+    Attributes:
+        loaded: the model.
+        speech: its text side.
+        plain: who proposes where nobody is to.
+        ledger: of the memory.
+        wired: its weights in physical memory, where that was asked for.
+    """
 
     loaded: Loaded
     speech: Speech
     plain: Drafter = field(default_factory=PlainDrafter)
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    wired: WiredWeights | None = None
 
     @classmethod
     def open(
@@ -117,7 +128,11 @@ class Session:
             time_again=time_again,
         )
         loaded = load(request, progress)
-        return cls(loaded, speech, ledger=open_ledger(loaded, None))
+        wired = WiredWeights(this_machine()) if options.wired else None
+        if wired:
+            weights = loaded.target.facts.weight_bytes
+            wired.begin(weights + loaded.draft_bytes, pressure())
+        return cls(loaded, speech, ledger=open_ledger(loaded, None), wired=wired)
 
     @property
     def target(self) -> Target:

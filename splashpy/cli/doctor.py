@@ -120,6 +120,8 @@ def _trial_lines(trial: Trial | None) -> list[str]:
             f"{format_bytes(plan.budget)}; {format_bytes(trial.peak_bytes)} held by MLX"
         )
         lines.append(f"ledger   {_claims(trial.ledger)}")
+    if trial.wired:
+        lines.append(f"wired    {trial.wired}")
     if trial.costs and trial.costs.passes:
         passes = ", ".join(f"{n} rows {cost:.2f}" for n, cost in trial.costs.passes)
         lines.append(

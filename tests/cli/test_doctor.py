@@ -144,6 +144,15 @@ def test_load_decodes_a_little_and_keeps_what_cycles_cost(
     assert "timed    a plain step, 2 rows, " in again.out
 
 
+def test_what_cannot_be_wired_here_is_said_in_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    done = call("doctor", "--wired", "weights")
+    assert done.err.count("--wired weights has no effect: only macOS 15") == 1
+    assert "wired" not in call("doctor", "--wired", "off").err
+
+
 def test_checks_are_counted_by_state() -> None:
     checks = [Check("a", "ok", ""), Check("b", "warn", "", "c"), Check("d", "ok", "")]
     assert counts(checks) == {"ok": 2, "warn": 1, "fail": 0}
