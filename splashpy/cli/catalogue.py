@@ -146,13 +146,12 @@ CATALOGUE: dict[str, CatalogueEntry] = {
     ),
     "E-MEMORY": CatalogueEntry(
         4,
-        "A request needs more memory than is left beside the model and the requests "
-        "that run, although states of earlier requests were given up for it. It ended; "
-        "the others go on. The message has the sizes.",
+        "A request needs more memory than is left beside the model, although states of "
+        "earlier requests were given up and other requests set aside for it. The "
+        "message has the sizes.",
         (
-            "Ask again when the others are done, or with a shorter prompt.",
-            "--max-concurrent N lowers how many run at a time, --kv q8 halves what "
-            "each of them takes.",
+            "Ask with a shorter prompt, or for a shorter answer.",
+            "--kv q8 halves what a text takes.",
             "--max-memory SIZE allows more, where the machine has it.",
         ),
     ),

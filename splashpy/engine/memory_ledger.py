@@ -206,8 +206,8 @@ class MemoryLedger:
             f"{why}: needs {format_bytes(nbytes)} more, {format_bytes(free)} are free",
             why=f"{' + '.join(held)} of {format_bytes(self.budget)}",
             fix=[
-                "ask again when others are done, or with a shorter prompt",
-                "--max-concurrent 1, --kv q8 or a larger --max-memory",
+                "ask with a shorter prompt, or for a shorter answer",
+                "--kv q8, or a larger --max-memory",
             ],
         )
         self._refusals.count += 1
