@@ -176,6 +176,12 @@ class CapacityError(SplashError):
     exit_code = 4
 
 
+class ShortageError(CapacityError):
+    """Memory a running request needs is taken; less of it may be later."""
+
+    code = "E-MEMORY"
+
+
 class ContextLengthError(CapacityError):
     """Prompt and answer together exceed the context.
 

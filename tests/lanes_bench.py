@@ -15,8 +15,8 @@ from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.generation import generate
+from splashpy.engine.lane_claim import LaneClaim, unlimited
 from splashpy.engine.lanes import Lanes
-from splashpy.engine.ledger import Ledger
 from splashpy.engine.request import (
     EngineEvent,
     Failed,
@@ -25,6 +25,7 @@ from splashpy.engine.request import (
     TokensCommitted,
 )
 from splashpy.engine.task import Means, Task
+from splashpy.engine.text_room import TextRoom
 from splashpy.engine.widths import Widths
 from splashpy.models.target import MlxLmTarget
 from splashpy.verification.sampling import SamplingParams
@@ -47,8 +48,9 @@ class Bench:
     target: MlxLmTarget
     most: int = 4
     cache: PrefixCache | None = None
-    ledger: Ledger | None = None
+    room: TextRoom | None = None
     clock: Callable[[], float] = perf_counter
+    claim: Callable[[], LaneClaim] = unlimited
     events: list[EngineEvent] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
 
@@ -57,14 +59,20 @@ class Bench:
             self.target,
             Widths(FREE),
             most=self.most,
-            ledger=self.ledger,
+            room=self.room,
             clock=self.clock,
         )
 
     def admit(self, request: GenerationRequest, drafter: Drafter | None = None) -> Task:
         task = Task(
             request,
-            Means(self.target, drafter or PlainDrafter(), self.cache, self.clock),
+            Means(
+                self.target,
+                drafter or PlainDrafter(),
+                self.cache,
+                self.clock,
+                self.claim(),
+            ),
             lambda: request.id in self.gone,
             share=self.lanes.share,
         )
@@ -80,13 +88,12 @@ class Bench:
         while self.lanes.busy:
             self.step()
 
+    def cycles(self, name: str) -> list[TokensCommitted]:
+        cycles = [e for e in self.events if isinstance(e, TokensCommitted)]
+        return [event for event in cycles if event.id == name]
+
     def tokens(self, name: str) -> list[int]:
-        return [
-            token
-            for event in self.events
-            if isinstance(event, TokensCommitted) and event.id == name
-            for token in event.token_ids
-        ]
+        return [token for cycle in self.cycles(name) for token in cycle.token_ids]
 
     def end(self, name: str) -> Finished | Failed:
         ends = [e for e in self.events if isinstance(e, Finished | Failed)]
@@ -94,9 +101,16 @@ class Bench:
         return event
 
 
+def cycles_alone(
+    target: MlxLmTarget, request: GenerationRequest
+) -> list[TokensCommitted]:
+    plain = PlainDrafter()
+    events = generate(request, target, plain, None, cancelled=lambda: False)
+    return [event for event in events if isinstance(event, TokensCommitted)]
+
+
 def alone(target: MlxLmTarget, request: GenerationRequest) -> list[int]:
-    events = generate(request, target, PlainDrafter(), None, cancelled=lambda: False)
-    cycles = [event for event in events if isinstance(event, TokensCommitted)]
+    cycles = cycles_alone(target, request)
     return [token for cycle in cycles for token in cycle.token_ids]
 
 

@@ -42,7 +42,7 @@ def measure_costs(
     """
     kinds: dict[Kind, Callable[[], float]] = {"plain": lambda: _plain_seconds(target)}
     for width in sorted(set(rows)):
-        kinds[width] = lambda width=width: _pass_seconds(target, width)
+        kinds[width] = lambda width=width: pass_seconds(target, width)
     if drafter is not None:
         features, most = _trace(target, drafter), drafter.block_size - 1
         kinds["draft"] = lambda: _draft_seconds(drafter, features, most)
@@ -68,7 +68,7 @@ def renew_costs(costs: Costs, target: Target, drafter: Drafter | None = None) ->
         _draft_seconds(drafter, _trace(target, drafter), drafter.block_size - 1)
     if metal.use_metal():
         for rows, _ in costs.passes:
-            _pass_seconds(target, rows)
+            pass_seconds(target, rows)
     seconds = [_plain_seconds(target) for _ in range(_FEWEST_RUNS)]
     return replace(costs, plain_seconds=min(seconds))
 
@@ -106,7 +106,8 @@ def _plain_seconds(target: Target) -> float:
     return (perf_counter() - started) / _PLAIN_STEPS
 
 
-def _pass_seconds(target: Target, rows: int) -> float:
+def pass_seconds(target: Target, rows: int) -> float:
+    """What a verify pass of so many rows takes at the beginning of a text."""
     ids = mx.arange(rows) % target.facts.vocab_size
     state = target.new_state(rows)
     started = perf_counter()

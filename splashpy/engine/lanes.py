@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
-from splashpy.engine.ledger import Ledger
 from splashpy.engine.reading_order import ReadingOrder
 from splashpy.engine.request import EngineEvent, Failed, GenerationRequest, SetAside
 from splashpy.engine.shared_cycle import expected_tokens, launch_together
 from splashpy.engine.task import Task
+from splashpy.engine.text_room import TextRoom
 from splashpy.engine.widths import Widths
-from splashpy.errors import CapacityError, InternalError, SplashError
+from splashpy.errors import CapacityError, InternalError, ShortageError, SplashError
 from splashpy.models.target import Target
 from splashpy.protocol import Phase
 
@@ -42,7 +42,7 @@ class Lanes:
         target: of all of them.
         widths: decides how much is drafted in shared cycles.
         most: requests at a time.
-        ledger: of the memory their texts take; None where it is not known.
+        room: for their texts; None where it is not known.
         clock: seconds.
 
     Attributes:
@@ -55,11 +55,11 @@ class Lanes:
         widths: Widths,
         *,
         most: int,
-        ledger: Ledger | None = None,
+        room: TextRoom | None = None,
         clock: Callable[[], float] = perf_counter,
     ):
         self._target, self._widths = target, widths
-        self._most, self._ledger = most, ledger or Ledger()
+        self._most, self._room = most, room or TextRoom()
         self._clock = clock
         self._all: list[Task] = []  # in the order they were let in
         self._order = ReadingOrder()
@@ -94,7 +94,7 @@ class Lanes:
         if not self._all:
             return True
         free = len(self._all) < self._most and not self.pressed and not self._aside
-        return free and self._ledger.fits(self._held + _rows(request))
+        return free and self._room.fits(self._held + _rows(request))
 
     def admit(self, task: Task) -> None:
         """Let a request run."""
@@ -117,6 +117,7 @@ class Lanes:
             alone: nobody waits to be let in.
         """
         try:
+            yield from self._end_cancelled()
             yield from self._make_room()
             running = self._running
             if alone and len(running) == 1:
@@ -129,11 +130,9 @@ class Lanes:
 
     def suspend(self) -> Iterator[EngineEvent]:
         """Set the newest text aside, the foreground last; never the only one."""
-        running = self._running
-        if len(running) < 2:
+        if len(self._running) < 2:
             return
-        newest = [task for task in running if not task.request.foreground] or running
-        task = newest[-1]
+        task = self._newest
         yield from self._guarded(task, task.land())
         if not task.ended and not task.aside:
             yield self._set_aside(task)
@@ -150,6 +149,12 @@ class Lanes:
         return [task for task in self._all if not task.aside and not task.ended]
 
     @property
+    def _newest(self) -> Task:
+        """Who is set aside next: those in the foreground last."""
+        running = self._running
+        return ([t for t in running if not t.request.foreground] or running)[-1]
+
+    @property
     def _aside(self) -> list[Task]:
         return [task for task in self._all if task.aside and not task.ended]
 
@@ -159,10 +164,7 @@ class Lanes:
 
     def _make_room(self) -> Iterator[EngineEvent]:
         """Let run what memory allows: fewer where it is refused, one more where not."""
-        for task in self._aside:
-            if task.cancelled:
-                yield from task.give_up()
-        while len(self._running) > 1 and not self._ledger.allow(self._held):
+        while len(self._running) > 1 and not self._room.allow(self._held):
             yield from self.suspend()
         for task in self._aside[:1]:
             if self._may_go_on(task):
@@ -174,7 +176,7 @@ class Lanes:
             return True
         busy = self.pressed or any(other.restoring for other in running)
         wanted = self._held + _held(task) + _ROOM
-        return not busy and self._ledger.allow(wanted, new=task.rows + _ROOM)
+        return not busy and self._room.allow(wanted, new=task.rows + _ROOM)
 
     def _take_up(self, task: Task) -> Iterator[EngineEvent]:
         try:
@@ -194,17 +196,22 @@ class Lanes:
         once what is stored was given up; if nothing is, it fails.
         """
         running = self._running
-        freed = self._ledger.shrink(0)
+        freed = self._room.shrink(0)
         if len(running) < 2 and not freed:
             yield _failed(tasks[0], _too_large(tasks[0], error))
             return
         if len(running) > 1:
-            self._ledger.lower(self._held - _held(running[-1]))
+            self._room.lower(self._held - _held(running[-1]))
         for task in running:
             if task in tasks or task is running[-1]:
                 yield self._set_aside(task)
 
     # --- steps --------------------------------------------------------------------
+
+    def _end_cancelled(self) -> Iterator[EngineEvent]:
+        for task in self._all:
+            if task.cancelled:
+                yield from self._guarded(task, task.give_up())
 
     def _alone(self, task: Task) -> Iterator[EngineEvent]:
         self._owed = 0.0
@@ -226,7 +233,7 @@ class Lanes:
             self._owed = self._owed - (self._clock() - began) if reader else 0.0
 
     def _read(self, task: Task) -> Iterator[EngineEvent]:
-        if task.sequence is None and not task.cancelled:
+        if task.sequence is None:
             self._order.borrow(task)
         yield from _next(task)
 
@@ -250,11 +257,16 @@ class Lanes:
             yield from self._broken(cohort, error)
             return
         self._widths.note(len(cohort), most, self._clock() - began)
+        refused: list[tuple[Task, ShortageError]] = []
         for task, flight in zip(cohort, flights, strict=True):
-            if isinstance(flight, SplashError):
+            if isinstance(flight, ShortageError):
+                refused.append((task, flight))
+            elif isinstance(flight, SplashError):
                 yield _failed(task, flight)
             else:
                 yield from self._guarded(task, task.settle(flight))
+        for task, error in refused[:1]:  # the others try again
+            yield from self._broken([task], error)
 
     def _guarded(
         self, task: Task, events: Iterator[EngineEvent]
@@ -268,15 +280,16 @@ class Lanes:
     def _broken(self, tasks: Sequence[Task], error: Exception) -> Iterator[EngineEvent]:
         if isinstance(error, RuntimeError) and str(error).startswith(_REFUSALS):
             yield from self._retreat(tasks, error)
+        elif isinstance(error, ShortageError) and len(self._running) > 1:
+            self._room.lower(self._held - _held(self._newest))
+            yield from self.suspend()
         else:
             for task in tasks:
                 yield _failed(task, error)
 
 
 def _next(task: Task) -> Iterator[EngineEvent]:
-    if task.sequence is not None:
-        return task.read()
-    return task.give_up() if task.cancelled else task.begin()
+    return task.begin() if task.sequence is None else task.read()
 
 
 def _failed(task: Task, error: Exception) -> Failed:

@@ -92,6 +92,13 @@ class LaneKV(_Rows):
             return create_causal_mask(rows, self.offset, window_size=window_size)
         return None if rows == 1 else "causal"
 
+    def reserved(self, more: int) -> int:
+        """Rows the buffers have once ``more`` were appended to those held."""
+        needed = self.offset + more
+        if not self.arrays:
+            return max(self._capacity, needed)
+        return _grown(self.arrays[0].shape[2], needed)
+
     def reaches(self, length: int) -> bool:
         """Whether a roll back to ``length`` rows is exact: always."""
         return 0 <= length <= self.offset
@@ -164,8 +171,7 @@ class LaneKV(_Rows):
         have = buffer.shape[2]
         if needed <= have:
             return buffer
-        more = max(needed, int(have * _GROWTH)) - have
-        more += -more % _GROWTH_ROWS
+        more = _grown(have, needed) - have
         return mx.concatenate([buffer, _empty(rows, more)], axis=2)
 
 
@@ -340,6 +346,10 @@ class LaneList:
         """Rows held."""
         return self._lanes[0].offset
 
+    def reserved(self, more: int) -> int:
+        """Rows the buffers have once ``more`` were appended to those held."""
+        return self._lanes[0].reserved(more)
+
     def reaches(self, length: int) -> bool:
         """Whether every lane can roll back to ``length`` rows."""
         return all(lane.reaches(length) for lane in self._lanes)
@@ -394,6 +404,14 @@ class LaneList:
     def row_nbytes(self) -> int:
         """Bytes each further row takes."""
         return sum(lane.row_nbytes for lane in self._lanes)
+
+
+def _grown(have: int, needed: int) -> int:
+    """Rows of a buffer that had ``have`` and holds ``needed`` now."""
+    if needed <= have:
+        return have
+    more = max(needed, int(have * _GROWTH)) - have
+    return have + more + -more % _GROWTH_ROWS
 
 
 def _empty(like: mx.array, rows: int) -> mx.array:

@@ -92,7 +92,17 @@ class TargetState:
     def held(self) -> dict[int, int]:
         """Bytes of every array held, by identity: states may share some."""
         held = {id(a): a.nbytes for lane in self.lanes for a in lane.held}
-        return held | {id(a): a.nbytes for a in self._kept}
+        return held | self.kept
+
+    @property
+    def kept(self) -> dict[int, int]:
+        """Of those, the arrays of checkpoints."""
+        return {id(a): a.nbytes for a in self._kept}
+
+    def reserved(self, more: int) -> int:
+        """Rows there is room for once ``more`` were appended; 0 where none are held."""
+        growing = (a for a in self.lanes if isinstance(a, LaneKV | LaneList))
+        return next((lane.reserved(more) for lane in growing), 0)
 
     @property
     def row_nbytes(self) -> int:

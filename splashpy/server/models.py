@@ -177,6 +177,9 @@ def _memory(vitals: Vitals) -> dict[str, Any]:
         "cache_bytes": memory.cache,
         "peak_bytes": memory.peak,
         "pressure": memory.pressure,
+        "ledger": asdict(memory.ledger),
+        "wired_bytes": memory.wired,
+        "not_wired": memory.not_wired or None,
         "sheds": [
             {
                 "seconds_ago": round(now - at, 1),

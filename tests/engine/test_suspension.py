@@ -24,9 +24,10 @@ from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.lookup import LookupDrafter
 from splashpy.drafting.plain import PlainDrafter
-from splashpy.engine import lanes, prefill
+from splashpy.engine import lanes, prefill, reuse
 from splashpy.engine.generation import generate
-from splashpy.engine.ledger import Ledger
+from splashpy.engine.lane_claim import LaneClaim, LaneSize
+from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.request import (
     Failed,
     Finished,
@@ -35,6 +36,8 @@ from splashpy.engine.request import (
     SetAside,
     TokensCommitted,
 )
+from splashpy.engine.text_room import TextRoom
+from splashpy.errors import ShortageError
 from splashpy.models.target import Forward, MlxLmTarget
 from splashpy.protocol import Constraint
 from splashpy.verification.grammar import Grammar
@@ -162,7 +165,7 @@ def test_texts_that_outgrow_their_share_take_turns(
     monkeypatch.setattr(lanes, "_RESERVE", 4)
     monkeypatch.setattr(lanes, "_ROOM", 2)
     requests = texts("abc")
-    bench = Bench(llama, ledger=Ledger(70, 1))
+    bench = Bench(llama, room=TextRoom(70, 1))
     for request in requests:
         assert bench.lanes.takes(request)
         bench.admit(request)
@@ -194,7 +197,7 @@ def test_stored_states_go_before_a_running_text_does(
         bench.finish()
     row = cache.nbytes // cache.num_tokens
     held, cache.budget = cache.num_tokens, cache.nbytes
-    bench.lanes._ledger = Ledger(30, row, cache=cache)
+    bench.lanes._room = TextRoom(30, row, cache=cache)
     requests = texts("ab")
     for request in requests:
         bench.admit(request)
@@ -207,8 +210,43 @@ def test_stored_states_go_before_a_running_text_does(
         assert bench.tokens(request.id) == alone(llama, request)
 
 
+def test_a_text_the_ledger_has_nothing_for_is_set_aside_and_goes_on_later(
+    llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buffers begin with 34 rows and grow by 256; there are rows for one that grew."""
+    monkeypatch.setattr(reuse, "_RESERVE", 3)
+    row = llama.facts.kv_bytes_per_token
+    ledger = MemoryLedger(400 * row)
+    bench = Bench(llama, claim=lambda: LaneClaim(ledger, LaneSize(row)))
+    requests = [ask(name, range(30), max_new_tokens=40) for name in "ab"]
+    for request in requests:
+        bench.admit(request)
+    bench.finish()
+    assert [e.id for e in bench.events if isinstance(e, SetAside)] == ["b"]
+    assert [e.id for e in bench.events if isinstance(e, Finished)] == ["a", "b"]
+    for request in requests:
+        assert bench.tokens(request.id) == alone(llama, request)
+    assert ledger.held["lanes"] == 0
+    assert ledger.report().refused == 1
+
+
+def test_a_text_alone_that_the_ledger_has_nothing_for_fails_with_the_numbers(
+    llama: MlxLmTarget,
+) -> None:
+    row = llama.facts.kv_bytes_per_token
+    ledger = MemoryLedger(40 * row)
+    bench = Bench(llama, claim=lambda: LaneClaim(ledger, LaneSize(row)))
+    for name, length in (("long", 50), ("short", 10)):
+        bench.admit(ask(name, range(length), max_new_tokens=10))
+        bench.finish()
+    failed = bench.end("long")
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ShortageError)
+    assert isinstance(bench.end("short"), Finished)
+
+
 def test_the_last_one_is_never_set_aside(llama: MlxLmTarget) -> None:
-    bench = Bench(llama, ledger=Ledger(5, 1))
+    bench = Bench(llama, room=TextRoom(5, 1))
     request = ask("only", range(30))
     bench.admit(request)
     while bench.lanes.busy:

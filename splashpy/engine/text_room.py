@@ -19,7 +19,7 @@ import mlx.core as mx
 from splashpy.cache.prefix import PrefixCache
 
 
-class Ledger:
+class TextRoom:
     """Rows of running texts against bytes of stored states.
 
     Args:
