@@ -15,8 +15,9 @@ from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.generation import generate
-from splashpy.engine.lane_claim import LaneClaim, unlimited
+from splashpy.engine.lane_claim import LaneClaim, LaneSize
 from splashpy.engine.lanes import Lanes
+from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.request import (
     EngineEvent,
     Failed,
@@ -25,7 +26,6 @@ from splashpy.engine.request import (
     TokensCommitted,
 )
 from splashpy.engine.task import Means, Task
-from splashpy.engine.text_room import TextRoom
 from splashpy.engine.widths import Widths
 from splashpy.models.target import MlxLmTarget
 from splashpy.verification.sampling import SamplingParams
@@ -48,9 +48,9 @@ class Bench:
     target: MlxLmTarget
     most: int = 4
     cache: PrefixCache | None = None
-    room: TextRoom | None = None
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    rows: int | None = None
     clock: Callable[[], float] = perf_counter
-    claim: Callable[[], LaneClaim] = unlimited
     events: list[EngineEvent] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
 
@@ -59,20 +59,18 @@ class Bench:
             self.target,
             Widths(FREE),
             most=self.most,
-            room=self.room,
+            ledger=self.ledger,
+            rows=self.rows,
             clock=self.clock,
         )
 
     def admit(self, request: GenerationRequest, drafter: Drafter | None = None) -> Task:
+        drafter = drafter or PlainDrafter()
+        size = LaneSize(self.target.facts.kv_bytes_per_token)
+        claim = LaneClaim(self.ledger, size)
         task = Task(
             request,
-            Means(
-                self.target,
-                drafter or PlainDrafter(),
-                self.cache,
-                self.clock,
-                self.claim(),
-            ),
+            Means(self.target, drafter, self.cache, self.clock, claim),
             lambda: request.id in self.gone,
             share=self.lanes.share,
         )

@@ -26,7 +26,6 @@ from splashpy.engine.accounts import lane_size, open_ledger
 from splashpy.engine.lane_claim import LaneClaim
 from splashpy.engine.lanes import Lanes
 from splashpy.engine.loading import Loaded, LoadRequest, load
-from splashpy.engine.memory import Plan
 from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.memory_watch import MemoryWatch
 from splashpy.engine.pulse import Pulse, Unit
@@ -40,7 +39,6 @@ from splashpy.engine.request import (
 )
 from splashpy.engine.shelf import open_cache
 from splashpy.engine.task import Means, Task
-from splashpy.engine.text_room import TextRoom
 from splashpy.engine.widths import Widths
 from splashpy.errors import InternalError, SplashError, UsageError
 from splashpy.protocol import (
@@ -100,7 +98,6 @@ class Engine:
         self._loaded: Loaded | None = None
         self._cache: PrefixCache | None = None
         self._lanes: Lanes | None = None
-        self._claims: dict[str, LaneClaim] = {}
         self._most = LoadOptions().max_concurrent
         self._memory = MemoryWatch(emit)
         self._phases = Phases()
@@ -269,11 +266,13 @@ class Engine:
                 self._loaded, self._cache, shed=self._emit
             )
             self._most = self._loaded.lanes
+            plan = self._loaded.plan
             self._lanes = Lanes(
                 self._loaded.target,
                 Widths(self._loaded.costs),
                 most=self._most,
-                room=self._text_room(self._loaded.plan),
+                ledger=self._memory.ledger,
+                rows=plan.rows(self._most) if plan else None,
             )
         except SplashError as error:
             self._emit(LoadFailed(error))
@@ -281,7 +280,6 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - reported to whoever asked
             self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
             return
-        plan = self._loaded.plan
         self._memory.limit(plan.budget if plan else 0)
         self._emit(self._loaded)
         if trouble := self._loaded.timed.trouble:
@@ -292,16 +290,6 @@ class Engine:
             self._memory.wire(weights + self._loaded.draft_bytes)
         self._memory.tell(self._cache)
 
-    def _text_room(self, plan: Plan | None) -> TextRoom:
-        if plan is None:
-            return TextRoom(cache=self._cache)
-        return TextRoom(
-            plan.rows(self._most),
-            plan.needs.per_token(plan.kv),
-            budget=plan.budget,
-            cache=self._cache,
-        )
-
     def _admit(self, job: _Job) -> None:
         request = job.request
         try:
@@ -311,14 +299,10 @@ class Engine:
             if self._loaded is None or self._lanes is None:
                 raise UsageError("no model is loaded", fix=["load one that fits first"])
             drafter = self._loaded.drafter if request.draft else PlainDrafter()
+            claim = LaneClaim(self._memory.ledger, lane_size(self._loaded))
             task = Task(
                 request,
-                Means(
-                    self._loaded.target,
-                    drafter,
-                    self._cache,
-                    claim=self._claim(request.id),
-                ),
+                Means(self._loaded.target, drafter, self._cache, claim=claim),
                 lambda: self._is_cancelled(request.id),
                 queue_seconds=perf_counter() - job.accepted_at,
                 share=self._lanes.share,
@@ -328,13 +312,6 @@ class Engine:
         except SplashError as error:
             self._tell(Failed(request.id, error))
 
-    def _claim(self, request_id: str) -> LaneClaim:
-        """What a request may take of the memory, until its last event."""
-        assert self._loaded is not None
-        claim = LaneClaim(self._memory.ledger, lane_size(self._loaded))
-        self._claims[request_id] = claim
-        return claim
-
     def _tell(self, event: EngineEvent) -> None:
         """Give an event out; after the last one of a request its id is free."""
         if isinstance(event, SetAside):
@@ -343,8 +320,6 @@ class Engine:
             self._emit(event)
         finally:
             if isinstance(event, Finished | Failed):
-                if claim := self._claims.pop(event.id, None):
-                    claim.release()
                 with self._lock:
                     self._waiting.remove(event.id)
                     self._cancelled.discard(event.id)

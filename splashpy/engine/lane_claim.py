@@ -61,8 +61,16 @@ class LaneClaim:
             ShortageError: there is less.
         """
         room = state.reserved(rows)
-        nbytes = self._size.fixed + room * self._size.row
-        self._rows.cover(nbytes, f"{format_tokens(room)} tokens of context")
+        wanted = self._bytes(room)
+        if wanted <= self._rows.nbytes:
+            return
+        # What a text took over from an earlier one is not taken once more.
+        self._rows.hold(max(self._rows.nbytes, min(state.nbytes, wanted)))
+        self._rows.cover(wanted, f"{format_tokens(room)} tokens of context")
+
+    def make_room(self, rows: int) -> bool:
+        """Whether a text that claims nothing yet could have so many rows."""
+        return self._ledger.make_room(self._bytes(rows))
 
     def may_keep(self, state: TargetState) -> bool:
         """Whether one more place to come back to may be kept; claims it if so."""
@@ -78,6 +86,9 @@ class LaneClaim:
         """Claim nothing; may be called twice."""
         self._rows.release()
         self._places.release()
+
+    def _bytes(self, rows: int) -> int:
+        return self._size.fixed + rows * self._size.row
 
 
 def unlimited() -> LaneClaim:

@@ -14,17 +14,18 @@ reads what it had read. What goes wrong in one text ends that request only.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
+from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.reading_order import ReadingOrder
 from splashpy.engine.request import EngineEvent, Failed, GenerationRequest, SetAside
 from splashpy.engine.shared_cycle import expected_tokens, launch_together
 from splashpy.engine.task import Task
-from splashpy.engine.text_room import TextRoom
 from splashpy.engine.widths import Widths
-from splashpy.errors import CapacityError, InternalError, ShortageError, SplashError
+from splashpy.errors import InternalError, ShortageError, SplashError
 from splashpy.models.target import Target
 from splashpy.protocol import Phase
 
@@ -42,7 +43,9 @@ class Lanes:
         target: of all of them.
         widths: decides how much is drafted in shared cycles.
         most: requests at a time.
-        room: for their texts; None where it is not known.
+        ledger: their claims are made of, and who gives back for them.
+        rows: their texts may have together when one is let in; None where memory is
+            not known.
         clock: seconds.
 
     Attributes:
@@ -55,11 +58,14 @@ class Lanes:
         widths: Widths,
         *,
         most: int,
-        room: TextRoom | None = None,
+        ledger: MemoryLedger | None = None,
+        rows: int | None = None,
         clock: Callable[[], float] = perf_counter,
     ):
         self._target, self._widths = target, widths
-        self._most, self._room = most, room or TextRoom()
+        self._most, self._ledger = most, ledger or MemoryLedger()
+        self._rows = sys.maxsize if rows is None else rows
+        self._proven = sys.maxsize  # rows MLX had memory for, once it had none for more
         self._clock = clock
         self._all: list[Task] = []  # in the order they were let in
         self._order = ReadingOrder()
@@ -94,7 +100,8 @@ class Lanes:
         if not self._all:
             return True
         free = len(self._all) < self._most and not self.pressed and not self._aside
-        return free and self._room.fits(self._held + _rows(request))
+        wanted = self._held + _rows(request)
+        return free and wanted <= min(self._rows, self._proven)
 
     def admit(self, task: Task) -> None:
         """Let a request run."""
@@ -163,8 +170,8 @@ class Lanes:
         return sum(map(_held, self._running))
 
     def _make_room(self) -> Iterator[EngineEvent]:
-        """Let run what memory allows: fewer where it is refused, one more where not."""
-        while len(self._running) > 1 and not self._room.allow(self._held):
+        """Let run what memory allows: fewer where it refused, one more where not."""
+        while len(self._running) > 1 and self._held > self._proven:
             yield from self.suspend()
         for task in self._aside[:1]:
             if self._may_go_on(task):
@@ -175,8 +182,9 @@ class Lanes:
         if not running:
             return True
         busy = self.pressed or any(other.restoring for other in running)
-        wanted = self._held + _held(task) + _ROOM
-        return not busy and self._room.allow(wanted, new=task.rows + _ROOM)
+        wanted = _held(task) + _ROOM
+        proven = self._held + wanted <= self._proven
+        return not busy and proven and task.has_room(wanted)
 
     def _take_up(self, task: Task) -> Iterator[EngineEvent]:
         try:
@@ -196,12 +204,13 @@ class Lanes:
         once what is stored was given up; if nothing is, it fails.
         """
         running = self._running
-        freed = self._room.shrink(0)
+        freed = self._ledger.drop_stored()
         if len(running) < 2 and not freed:
             yield _failed(tasks[0], _too_large(tasks[0], error))
             return
         if len(running) > 1:
-            self._room.lower(self._held - _held(running[-1]))
+            held = self._held - _held(running[-1])
+            self._proven = min(self._proven, held)
         for task in running:
             if task in tasks or task is running[-1]:
                 yield self._set_aside(task)
@@ -248,7 +257,7 @@ class Lanes:
         return cohorts[self._turn % len(cohorts)]
 
     def _cycle(self, cohort: Sequence[Task]) -> Iterator[EngineEvent]:
-        began = self._clock()
+        began, running = self._clock(), len(self._running)
         sequences = [task.begun for task in cohort]
         most = self._widths.choose([expected_tokens(each) for each in sequences])
         try:
@@ -265,7 +274,9 @@ class Lanes:
                 yield _failed(task, flight)
             else:
                 yield from self._guarded(task, task.settle(flight))
-        for task, error in refused[:1]:  # the others try again
+        if len(self._running) < running:
+            return  # one has ended, and left its memory: who was refused asks again
+        for task, error in refused[:1]:
             yield from self._broken([task], error)
 
     def _guarded(
@@ -281,7 +292,6 @@ class Lanes:
         if isinstance(error, RuntimeError) and str(error).startswith(_REFUSALS):
             yield from self._retreat(tasks, error)
         elif isinstance(error, ShortageError) and len(self._running) > 1:
-            self._room.lower(self._held - _held(self._newest))
             yield from self.suspend()
         else:
             for task in tasks:
@@ -293,17 +303,20 @@ def _next(task: Task) -> Iterator[EngineEvent]:
 
 
 def _failed(task: Task, error: Exception) -> Failed:
-    task.ended = True
+    task.abandon()
     if isinstance(error, SplashError):
         return Failed(task.request.id, error)
     return Failed(task.request.id, InternalError(repr(error)), fatal=True)
 
 
-def _too_large(task: Task, error: Exception) -> CapacityError:
-    return CapacityError(
+def _too_large(task: Task, error: Exception) -> ShortageError:
+    return ShortageError(
         f"memory does not suffice to go on with this text of {_held(task)} tokens",
         why=f"nothing else runs, and what was stored is given up: {error}",
-        fix=["--kv q8", "--max-context with fewer tokens", "close other programs"],
+        fix=[
+            "ask with a shorter prompt, or for a shorter answer",
+            "--kv q8, or close other programs",
+        ],
     )
 
 

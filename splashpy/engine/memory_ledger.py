@@ -9,11 +9,13 @@ refused before anything was allocated::
     granted   where charged + asked <= budget
 
 Before it refuses, others are asked to give back, the cheapest loss first
-(:data:`SOURCES`). Nothing here knows arrays. Belongs to the engine's thread.
+(:data:`SOURCES`). After that a text has to be set aside (``lanes.py``). Nothing here
+knows arrays. Belongs to the engine's thread.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -30,16 +32,18 @@ rows of earlier requests. ``states``: places to come back to, where rows cannot 
 ``staging``: copies on their way to disk. ``scratch``: what passes compute.
 """
 
-Source = Literal["buffers", "stored", "texts"]
+Source = Literal["buffers", "stored"]
 """Who may give memory back.
 
 ``buffers``: MLX keeps what it has freed. ``stored``: states of earlier requests, which
-only save time. ``texts``: requests that run.
+only save time.
 """
 
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 SOURCES: tuple[Source, ...] = get_args(Source)
 """In the order they are asked."""
+
+_STORED: tuple[Category, ...] = ("runs", "states")  # of what is measured
 
 
 class Claim:
@@ -172,14 +176,20 @@ class MemoryLedger:
         Raises:
             ShortageError: it may not.
         """
-        for source in SOURCES:
-            missing = self._missing(nbytes)
-            if missing <= 0:
-                return
-            if source in self._givers:
-                self._tell(source, self._givers[source](missing))
-        if self._missing(nbytes) > 0:
+        if not self._collect(nbytes):
             raise self._refusal(nbytes, why)
+
+    def make_room(self, nbytes: int) -> bool:
+        """Whether so much more would be granted now, after others gave back.
+
+        Nothing is given back, and no refusal counted, where that would not suffice.
+        """
+        stored = (self._measured.get(each, lambda: 0)() for each in _STORED)
+        return self._missing(nbytes) <= sum(stored) and self._collect(nbytes)
+
+    def drop_stored(self) -> int:
+        """Give up all states of earlier requests; bytes of them."""
+        return self._ask_back("stored", sys.maxsize)
 
     def move(self, category: Category, change: int) -> None:
         """Count a change of a claim; claims do this themselves."""
@@ -193,6 +203,20 @@ class MemoryLedger:
             refused=self._refusals.count,
             refusal=self._refusals.latest,
         )
+
+    def _collect(self, nbytes: int) -> bool:
+        """Let others give back what is missing; whether it suffices."""
+        for source in SOURCES:
+            if (missing := self._missing(nbytes)) > 0:
+                self._ask_back(source, missing)
+        return self._missing(nbytes) <= 0
+
+    def _ask_back(self, source: Source, missing: int) -> int:
+        if source not in self._givers:
+            return 0
+        freed = self._givers[source](missing)
+        self._tell(source, freed)
+        return freed
 
     def _missing(self, nbytes: int) -> int:
         return self.charged + nbytes - self.budget if self.budget else 0

@@ -180,6 +180,15 @@ class Task:
             return 0
         return set_aside(self.sequence, self._means.target)
 
+    def abandon(self) -> None:
+        """End without an answer: what was computed is not kept."""
+        self.ended = True
+        self._means.claim.release()
+
+    def has_room(self, rows: int) -> bool:
+        """Whether the memory for so many rows can be had, while it is aside."""
+        return self._means.claim.make_room(rows)
+
     def take_up(self) -> None:
         """Go on after having been set aside, with what is stored of the text."""
         self.aside = False

@@ -22,7 +22,6 @@ from splashpy.engine.request import (
     PrefillProgress,
     TokensCommitted,
 )
-from splashpy.engine.text_room import TextRoom
 from splashpy.engine.widths import Widths
 from splashpy.models.target import Forward, MlxLmTarget
 from splashpy.verification.sampling import SamplingParams
@@ -225,7 +224,7 @@ def test_a_prompt_that_begins_as_one_being_read_waits_and_takes_a_copy(
 
 
 def test_no_more_requests_run_than_allowed_and_than_fit(llama: MlxLmTarget) -> None:
-    lanes = Lanes(llama, Widths(FREE), most=2, room=TextRoom(100))
+    lanes = Lanes(llama, Widths(FREE), most=2, rows=100)
     assert lanes.takes(ask("huge", range(200)))  # alone it was planned for
     bench = Bench(llama, most=2)
     bench.lanes = lanes

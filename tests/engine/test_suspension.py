@@ -26,7 +26,6 @@ from splashpy.drafting.lookup import LookupDrafter
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine import lanes, prefill, reuse
 from splashpy.engine.generation import generate
-from splashpy.engine.lane_claim import LaneClaim, LaneSize
 from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.request import (
     Failed,
@@ -36,8 +35,8 @@ from splashpy.engine.request import (
     SetAside,
     TokensCommitted,
 )
-from splashpy.engine.text_room import TextRoom
 from splashpy.errors import ShortageError
+from splashpy.models import attention_lanes
 from splashpy.models.target import Forward, MlxLmTarget
 from splashpy.protocol import Constraint
 from splashpy.verification.grammar import Grammar
@@ -159,13 +158,22 @@ def test_what_was_told_of_a_prompt_is_not_told_again(llama: MlxLmTarget) -> None
     assert any(isinstance(event, SetAside) for event in bench.events)
 
 
+def drop_stored(cache: PrefixCache, missing: int) -> int:
+    before = cache.nbytes
+    cache.shrink(max(before - missing, 0))
+    return before - cache.nbytes
+
+
 def test_texts_that_outgrow_their_share_take_turns(
     llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "_RESERVE", 4)
     monkeypatch.setattr(lanes, "_ROOM", 2)
+    monkeypatch.setattr(reuse, "_RESERVE", 4)
+    monkeypatch.setattr(attention_lanes, "_GROWTH_ROWS", 1)
     requests = texts("abc")
-    bench = Bench(llama, room=TextRoom(70, 1))
+    ledger = MemoryLedger(70 * llama.facts.kv_bytes_per_token)
+    bench = Bench(llama, ledger=ledger, rows=70)
     for request in requests:
         assert bench.lanes.takes(request)
         bench.admit(request)
@@ -191,13 +199,15 @@ def test_stored_states_go_before_a_running_text_does(
 ) -> None:
     monkeypatch.setattr(lanes, "_RESERVE", 4)
     cache = PrefixCache(policy=Policy(shortest=4))
-    bench = Bench(llama, cache=cache)
+    ledger = MemoryLedger()
+    ledger.measure("runs", lambda: cache.nbytes)
+    ledger.offer("stored", lambda missing: drop_stored(cache, missing))
+    bench = Bench(llama, cache=cache, ledger=ledger)
     for first in (200, 210, 220):
         bench.admit(ask(f"old {first}", range(first, first + 40), max_new_tokens=2))
         bench.finish()
-    row = cache.nbytes // cache.num_tokens
-    held, cache.budget = cache.num_tokens, cache.nbytes
-    bench.lanes._room = TextRoom(30, row, cache=cache)
+    row, held = cache.nbytes // cache.num_tokens, cache.num_tokens
+    ledger.budget = cache.nbytes + 30 * row
     requests = texts("ab")
     for request in requests:
         bench.admit(request)
@@ -215,9 +225,8 @@ def test_a_text_the_ledger_has_nothing_for_is_set_aside_and_goes_on_later(
 ) -> None:
     """Buffers begin with 34 rows and grow by 256; there are rows for one that grew."""
     monkeypatch.setattr(reuse, "_RESERVE", 3)
-    row = llama.facts.kv_bytes_per_token
-    ledger = MemoryLedger(400 * row)
-    bench = Bench(llama, claim=lambda: LaneClaim(ledger, LaneSize(row)))
+    ledger = MemoryLedger(400 * llama.facts.kv_bytes_per_token)
+    bench = Bench(llama, ledger=ledger)
     requests = [ask(name, range(30), max_new_tokens=40) for name in "ab"]
     for request in requests:
         bench.admit(request)
@@ -230,12 +239,31 @@ def test_a_text_the_ledger_has_nothing_for_is_set_aside_and_goes_on_later(
     assert ledger.report().refused == 1
 
 
+@pytest.mark.parametrize("answer", range(7, 11))
+def test_a_text_that_is_refused_goes_on_whenever_the_other_one_ends(
+    llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch, answer: int
+) -> None:
+    """Both grow when they have written some, with memory for one that has grown."""
+    monkeypatch.setattr(reuse, "_RESERVE", 3)
+    ledger = MemoryLedger(400 * llama.facts.kv_bytes_per_token)
+    ticks = itertools.count().__next__  # so that reading and writing alternate
+    bench = Bench(llama, ledger=ledger, clock=ticks)
+    requests = [
+        ask("ends", range(30), max_new_tokens=answer),
+        ask("goes on", range(40, 70), max_new_tokens=40),
+    ]
+    for request in requests:
+        bench.admit(request)
+    bench.finish()
+    for request in requests:
+        assert bench.tokens(request.id) == alone(llama, request)
+
+
 def test_a_text_alone_that_the_ledger_has_nothing_for_fails_with_the_numbers(
     llama: MlxLmTarget,
 ) -> None:
-    row = llama.facts.kv_bytes_per_token
-    ledger = MemoryLedger(40 * row)
-    bench = Bench(llama, claim=lambda: LaneClaim(ledger, LaneSize(row)))
+    ledger = MemoryLedger(40 * llama.facts.kv_bytes_per_token)
+    bench = Bench(llama, ledger=ledger)
     for name, length in (("long", 50), ("short", 10)):
         bench.admit(ask(name, range(length), max_new_tokens=10))
         bench.finish()
@@ -246,7 +274,7 @@ def test_a_text_alone_that_the_ledger_has_nothing_for_fails_with_the_numbers(
 
 
 def test_the_last_one_is_never_set_aside(llama: MlxLmTarget) -> None:
-    bench = Bench(llama, room=TextRoom(5, 1))
+    bench = Bench(llama, rows=5)
     request = ask("only", range(30))
     bench.admit(request)
     while bench.lanes.busy:
@@ -312,6 +340,9 @@ def test_memory_that_mlx_does_not_get_costs_no_text(
     bench.finish()
     assert any(isinstance(event, SetAside) for event in bench.events)
     assert [bench.tokens(request.id) for request in requests] == expected
+    # What was refused is not expected again.
+    bench.admit(requests[0])
+    assert not bench.lanes.takes(ask("next", range(20), max_new_tokens=40))
 
 
 def test_a_text_that_is_too_large_even_alone_says_so_and_the_others_finish(
@@ -326,7 +357,7 @@ def test_a_text_that_is_too_large_even_alone_says_so_and_the_others_finish(
     bench.finish()
     failed = bench.end("large")
     assert isinstance(failed, Failed)
-    assert (failed.error.code, failed.fatal) == ("E-FIT", False)
+    assert (failed.error.code, failed.fatal) == ("E-MEMORY", False)
     assert "does not suffice" in failed.error.message
     assert REFUSAL in failed.error.why
     assert [bench.tokens(request.id) for request in small] == expected
