@@ -2,9 +2,11 @@
 """What one text may take of the memory, claimed before it takes it.
 
 Rows lie in buffers that are larger than the text (``models/attention_lanes.py``), so
-what counts is how many rows the buffers will have. A text that cannot be cut anywhere
-also keeps copies of its windows and recurrent states; two of them are in the plan, any
-further one is kept only where nobody has to give up something for it.
+what counts is how many rows the buffers will have. Where there is less than that, they
+grow in small steps, so that a text can fill the context it was planned for. One that
+cannot be cut anywhere also keeps copies of its windows and recurrent states; two of
+them are in the plan, any further one is kept only where nobody has to give up something
+for it.
 """
 
 from __future__ import annotations
@@ -60,13 +62,15 @@ class LaneClaim:
         Raises:
             ShortageError: there is less.
         """
-        room = state.reserved(rows)
-        wanted = self._bytes(room)
+        wanted = self._bytes(state.reserved(rows))
         if wanted <= self._rows.nbytes:
             return
         # What a text took over from an earlier one is not taken once more.
         self._rows.hold(max(self._rows.nbytes, min(state.nbytes, wanted)))
-        self._rows.cover(wanted, f"{format_tokens(room)} tokens of context")
+        if not self._ledger.make_room(wanted - self._rows.nbytes):
+            state.grow_tightly()
+        room = state.reserved(rows)
+        self._rows.cover(self._bytes(room), f"{format_tokens(room)} tokens of context")
 
     def make_room(self, rows: int) -> bool:
         """Whether a text that claims nothing yet could have so many rows."""

@@ -115,8 +115,9 @@ class Sequence:
         Raises:
             ShortageError: there is none.
         """
-        left = self.budget - self.emitted + 1
-        self.claim.cover(self.state, min(2 * self.drafter.block_size, left))
+        left = len(self.request.token_ids) + self.budget - self.state.length
+        rows = min(2 * self.drafter.block_size, max(left, 0))
+        self.claim.cover(self.state, rows)
 
     def settle_rows(self) -> None:
         """Roll the target back to committed tokens."""

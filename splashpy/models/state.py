@@ -101,8 +101,16 @@ class TargetState:
 
     def reserved(self, more: int) -> int:
         """Rows there is room for once ``more`` were appended; 0 where none are held."""
-        growing = (a for a in self.lanes if isinstance(a, LaneKV | LaneList))
-        return next((lane.reserved(more) for lane in growing), 0)
+        return next((lane.reserved(more) for lane in self._growing), 0)
+
+    def grow_tightly(self) -> None:
+        """Memory is short: from now on take few rows ahead, and grow more often."""
+        for lane in self._growing:
+            lane.grow_tightly()
+
+    @property
+    def _growing(self) -> list[LaneKV | LaneList]:
+        return [a for a in self.lanes if isinstance(a, LaneKV | LaneList)]
 
     @property
     def row_nbytes(self) -> int:

@@ -273,6 +273,19 @@ def test_a_text_alone_that_the_ledger_has_nothing_for_fails_with_the_numbers(
     assert isinstance(bench.end("short"), Finished)
 
 
+def test_a_text_alone_fills_the_memory_it_was_planned_for(
+    llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reuse, "_RESERVE", 3)
+    ledger = MemoryLedger(512 * llama.facts.kv_bytes_per_token)
+    bench = Bench(llama, ledger=ledger)
+    request = ask("long", [i % 250 for i in range(400)], max_new_tokens=112)
+    bench.admit(request)
+    bench.finish()
+    assert ledger.report().refused == 0
+    assert bench.tokens("long") == alone(llama, request)
+
+
 def test_the_last_one_is_never_set_aside(llama: MlxLmTarget) -> None:
     bench = Bench(llama, rows=5)
     request = ask("only", range(30))
