@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine as the event loop sees it: asked without waiting, restarted when it dies.
 
-Threads of ``client/link.py`` speak to the engine; what arrives is handed to whoever
-asked, on the loop. A dead engine is started again behind the same port, one that hangs
-is ended first, and requests of which nothing was passed on yet begin anew there
-(``under_way.py``). An engine that had nothing to do for long is ended, if that is
-wanted, and started by the next request.
+What arrives from the engine (``links.py``) is handed to whoever asked. A dead engine is
+started again behind the same port, one that hangs is ended first, and requests of which
+nothing was passed on yet begin anew there (``under_way.py``). An engine without work
+for long is ended, if that is wanted, and started by the next request.
 
 ::
 
@@ -24,7 +23,6 @@ from dataclasses import replace
 from typing import Literal
 
 from splashpy.client.client import EngineClient
-from splashpy.client.link import EngineLink
 from splashpy.errors import (
     EngineDiedError,
     EngineStuckError,
@@ -43,6 +41,7 @@ from splashpy.protocol import (
     Tokens,
 )
 from splashpy.server.errors import ApiError, engine_away, from_failure
+from splashpy.server.links import Links
 from splashpy.server.questions import Answer, Question, Questions
 from splashpy.server.restarts import SAFE_MODE, WITHIN_SECONDS, Restarts
 from splashpy.server.running import Running
@@ -53,7 +52,6 @@ State = Literal[
     "loading", "ready", "unloading", "unloaded", "recovering", "failed", "draining"
 ]
 _COMING: tuple[State, ...] = ("loading", "recovering", "unloading")
-_STUCK_SECONDS = 30.0  # a host that reads a very long prompt may be silent for a while
 
 
 class Engine:
@@ -84,12 +82,10 @@ class Engine:
         note: Callable[[str], None] = lambda text: None,
         idle_seconds: float | None = None,
     ) -> None:
-        self._connect = connect
+        self._links = Links(connect, self._take)
         self._load = load
         self._warn, self._note = warn, note
         self.idle_seconds = idle_seconds
-        self._link: EngineLink | None = None
-        self._dead: EngineLink | None = None
         self._running = UnderWay(self.send, self._one_left)
         self._questions = Questions(self.send)
         self._settled = asyncio.Event()
@@ -97,7 +93,6 @@ class Engine:
         self._waiting = 0
         self._next_start: asyncio.TimerHandle | None = None
         self._rest_ends: asyncio.TimerHandle | None = None
-        self._ending: asyncio.Task[None] | None = None
         self._state: State = "loading"
         self.facts: Ready | None = None
         self.vitals = Vitals(asyncio.get_running_loop().time)
@@ -133,21 +128,7 @@ class Engine:
 
     def start(self) -> None:
         """Begin to load; returns at once."""
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._take, link)
-
-        previous, self._dead = self._dead, None
-        link = EngineLink(
-            self._connect,
-            self._load,
-            wake,
-            previous=previous,
-            stuck_seconds=_STUCK_SECONDS,
-        )
-        self._link = link
-        link.start()
+        self._links.start(self._load)
 
     async def close(self) -> None:
         """End the engine; waits until it is gone."""
@@ -155,17 +136,11 @@ class Engine:
         if self._next_start is not None:
             self._next_start.cancel()
         self._wake()
-        if self._ending is not None:
-            await self._ending
-        for link in (self._link, self._dead):
-            if link is not None:
-                await asyncio.to_thread(link.close, now=link is self._dead)
+        await self._links.close()
 
     def kill(self) -> None:
         """End the engine at once, from any thread."""
-        for link in (self._link, self._dead):
-            if link is not None:
-                link.close(now=True)
+        self._links.kill()
 
     def drain(self) -> None:
         """Refuse what has not begun; what has may end."""
@@ -237,8 +212,7 @@ class Engine:
 
     def send(self, command: Command) -> None:
         """Hand a command to the engine, if there is one."""
-        if self._link is not None:
-            self._link.send(command)
+        self._links.send(command)
 
     # --- what the engine is given -----------------------------------------------------
 
@@ -259,14 +233,11 @@ class Engine:
 
     # --- what arrives -----------------------------------------------------------------
 
-    def _take(self, link: EngineLink) -> None:
-        for _, arrived in link.take():
-            if link is not self._link:
-                return
-            if isinstance(arrived, SplashError):
-                self._lost(arrived)
-            else:
-                self._dispatch(arrived)
+    def _take(self, arrived: Event | SplashError) -> None:
+        if isinstance(arrived, SplashError):
+            self._lost(arrived)
+        else:
+            self._dispatch(arrived)
 
     def _dispatch(self, event: Event) -> None:
         name = getattr(event, "id", "")
@@ -307,7 +278,7 @@ class Engine:
     # --- when it dies -----------------------------------------------------------------
 
     def _lost(self, error: SplashError) -> None:
-        self._dead, self._link = self._link, None
+        self._links.lose()
         self._loaded = False
         self.vitals.gone()
         self._wake()
@@ -339,7 +310,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         wait = self.restarts.after_death(loop.time(), units)
         if wait is None:
-            self._end_in_background(self._dead, now=True)
+            self._links.bury()
             self.problem = ApiError(
                 "engine_failed",
                 f"the engine died too often within {WITHIN_SECONDS / 60:.0f} minutes "
@@ -396,20 +367,13 @@ class Engine:
 
     def _unload(self) -> None:
         """End the engine's process: that frees its memory for certain."""
-        link, self._link = self._link, None
         self._loaded = False
         self.vitals.gone()
         if self.state != "draining":
             self._enter("unloading")
-        self._end_in_background(link, now=False)
+        self._links.put_away(self._unloaded)
 
-    def _end_in_background(self, link: EngineLink | None, *, now: bool) -> None:
-        loop = asyncio.get_running_loop()
-        self._ending = loop.create_task(self._end(link, now=now))
-
-    async def _end(self, link: EngineLink | None, *, now: bool) -> None:
-        if link is not None:
-            await asyncio.to_thread(link.close, now=now)
+    def _unloaded(self) -> None:
         if self.state == "unloading":
             self._enter("unloaded")
             if self._wanted:
