@@ -18,6 +18,13 @@ import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
 
+_REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether MLX got no memory for an array; what was computed before is sound."""
+    return isinstance(error, RuntimeError) and str(error).startswith(_REFUSALS)
+
 
 class Ledger:
     """Rows of running texts against bytes of stored states.

@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 import tiny
-from lanes_bench import Bench, alone, ask
+from lanes_bench import Bench, alone, ask, scripted
 
 from splashpy.cache.plan import Policy
 from splashpy.cache.prefix import PrefixCache
@@ -274,6 +274,41 @@ def test_memory_that_mlx_does_not_get_costs_no_text(
     bench.finish()
     assert any(isinstance(event, SetAside) for event in bench.events)
     assert [bench.tokens(request.id) for request in requests] == expected
+
+
+@pytest.mark.parametrize("drafts", [False, True])
+@pytest.mark.usefixtures("small_chunks")
+def test_memory_that_mlx_does_not_get_once_costs_no_token_wherever_that_is(
+    llama: MlxLmTarget, *, drafts: bool
+) -> None:
+    request = ask("text", range(40), max_new_tokens=10)
+    expected = alone(llama, request)
+    one = llama.forward
+    passes = 0
+    refused_at = 0
+
+    def forward(state: Any, token_ids: Any, *, rows: int) -> Forward:
+        nonlocal passes
+        passes += 1
+        if passes == refused_at:
+            raise RuntimeError(REFUSAL)
+        return one(state, token_ids, rows=rows)
+
+    for refused_at in range(1, 9):
+        cache = PrefixCache(policy=Policy(shortest=4))
+        bench = Bench(llama, cache=cache, ledger=Ledger(cache=cache))
+        bench.admit(ask("earlier", range(200, 230), max_new_tokens=2))
+        bench.finish()
+        lengths = itertools.cycle([1, 0, 2])
+        drafter = scripted(llama, request, lengths) if drafts else None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(llama, "forward", forward)
+            passes = 0
+            bench.admit(request, drafter)
+            bench.finish()
+        aside = [event for event in bench.events if isinstance(event, SetAside)]
+        assert aside or refused_at > passes, refused_at
+        assert bench.tokens("text") == expected, refused_at
 
 
 def test_a_text_that_is_too_large_even_alone_says_so_and_the_others_finish(
