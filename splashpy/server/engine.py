@@ -86,7 +86,8 @@ class Engine:
         self._load = load
         self._warn, self._note = warn, note
         self.idle_seconds = idle_seconds
-        self._running = UnderWay(self.send, self._one_left)
+        self._under_way = UnderWay(self.send, self._one_left)
+        self._running = self._under_way.running
         self._questions = Questions(self.send)
         self._settled = asyncio.Event()
         self._loaded = self._wanted = self._safe_mode = False
@@ -119,7 +120,7 @@ class Engine:
     @property
     def replayed(self) -> int:
         """Requests that began anew at another engine."""
-        return self._running.replayed
+        return self._under_way.replayed
 
     @property
     def safe_mode(self) -> bool:
@@ -147,11 +148,11 @@ class Engine:
         if self.state == "draining":
             return
         self._enter("draining")
-        self._running.drop_all(self.absence, begun=False)
+        self._under_way.drop_all(self.absence, begun=False)
 
     def end_all(self) -> None:
         """Nobody waits any longer for what still runs."""
-        self._running.drop_all(self.absence)
+        self._under_way.drop_all(self.absence)
 
     async def until_ready(self, seconds: float) -> Ready:
         """Facts about the loaded model; one that was unloaded is loaded again.
@@ -187,7 +188,7 @@ class Engine:
 
     def generate(self, command: Generate) -> Running:
         """Begin a request; follow it with ``next``, end it with ``leave``."""
-        running = self._running.begin(command)
+        running = self._under_way.begin(command)
         self._wake()
         self._load_again()
         self._hand_over()
@@ -225,7 +226,7 @@ class Engine:
 
     def _hand_over(self) -> None:
         if self._loaded:
-            self._running.hand_over()
+            self._under_way.hand_over()
 
     def _one_left(self) -> None:
         self._hand_over()
@@ -251,13 +252,13 @@ class Engine:
             case Counted() | Tokens():
                 self._questions.answer(event)
             case Failure() if event.fatal:
-                self._running.blame(name)
+                self._under_way.blame(name)
             case Failure() if not name:
                 self._cannot_load(event)
             case Failure() if name in self._questions:
                 self._questions.refuse(name, from_failure(event, self.context))
             case _ if name in self._running:
-                self._running.take(name, event, self.context)
+                self._under_way.take(name, event, self.context)
             case _:
                 pass
 
@@ -272,7 +273,7 @@ class Engine:
         self._rest()
 
     def _refuse_all(self, error: Callable[[], ApiError]) -> None:
-        self._running.drop_all(error)
+        self._under_way.drop_all(error)
         self._questions.refuse_all(error)
 
     # --- when it dies -----------------------------------------------------------------
@@ -289,8 +290,8 @@ class Engine:
         elif not isinstance(error, EngineDiedError) or self._never_works:
             self._give_up(error)
         else:
-            units = self._running.units
-            self._running.judge(error)
+            units = self._under_way.units
+            self._under_way.judge(error)
             self._questions.survive(lambda: engine_away(error))
             self._restart(error, units)
 

@@ -33,8 +33,8 @@ def test_status_metrics_and_ps_tell_who_was_set_aside_and_why(serve: Any) -> Non
     )
     row = _row(there, status_of(there, None))
 
-    assert status["queue"]["phases"]["suspended"] == 1
-    assert status["queue"]["phases"]["queued"] == 2
+    assert status["phases"]["suspended"] == 1
+    assert status["phases"]["queued"] == 2
     states, text = status["memory"]["sheds"]
     assert (states["action"], states["bytes"]) == ("states", 1 << 20)
     assert (text["action"], text["tokens"], text["level"]) == (
