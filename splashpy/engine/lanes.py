@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
-from splashpy.engine.memory_ledger import MemoryLedger
+from splashpy.engine.memory_ledger import MemoryLedger, is_refusal
 from splashpy.engine.reading_order import ReadingOrder
 from splashpy.engine.request import EngineEvent, Failed, GenerationRequest, SetAside
 from splashpy.engine.shared_cycle import expected_tokens, launch_together
@@ -33,7 +33,6 @@ _CONTENDED = 0.5  # of the usual time of a chunk
 _RESERVE = 1024  # rows of an answer that are counted when it begins
 _PASS = 8  # rows the next pass may add to a text
 _ROOM = 256  # rows more than a text has, for it to be taken up again
-_REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
 
 
 class Lanes:
@@ -289,7 +288,7 @@ class Lanes:
             yield from self._broken([task], error)
 
     def _broken(self, tasks: Sequence[Task], error: Exception) -> Iterator[EngineEvent]:
-        if isinstance(error, RuntimeError) and str(error).startswith(_REFUSALS):
+        if is_refusal(error):
             yield from self._retreat(tasks, error)
         elif isinstance(error, ShortageError) and len(self._running) > 1:
             yield from self.suspend()

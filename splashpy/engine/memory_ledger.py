@@ -44,6 +44,12 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 """In the order they are asked."""
 
 _STORED: tuple[Category, ...] = ("runs", "states")  # of what is measured
+_REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether MLX got no memory for an array; what was computed before is sound."""
+    return isinstance(error, RuntimeError) and str(error).startswith(_REFUSALS)
 
 
 class Claim:

@@ -18,6 +18,7 @@ from splashpy.drafting.drafter import Drafter
 from splashpy.engine.constraint import rules_within
 from splashpy.engine.cycle import InFlight, launch, settle
 from splashpy.engine.lane_claim import LaneClaim, unlimited
+from splashpy.engine.memory_ledger import is_refusal
 from splashpy.engine.prefill import LARGEST_CHUNK, prefill
 from splashpy.engine.request import (
     EngineEvent,
@@ -203,7 +204,7 @@ class Task:
     def _end_restoring(self) -> None:
         """Once everything is read again, a text that was being written goes on."""
         sequence = self.begun
-        if self.left:
+        if self.left or not self._spoke:
             return
         self._chunks, self.restoring = None, False
         at = sequence.due
@@ -230,14 +231,15 @@ class Task:
         sequence = self.begun
         sequence.claim.cover(sequence.state, min(self.left, LARGEST_CHUNK))
         try:
-            progress = next(self._chunks)
+            progress = next(self._chunks, None)
         except RequestCancelled:
             yield from self._end("cancelled")
             return
         if self.restoring and self._spoke:
             self._end_restoring()
             return
-        yield progress
+        if progress is not None:  # else only the first token was not told yet
+            yield progress
         self.restoring = self.restoring and sequence.state.length < sequence.told
         if self.left:
             return
@@ -256,8 +258,10 @@ class Task:
         ahead = launch(sequence, target) if _may_go_ahead(sequence, flight) else None
         event = settle(sequence, flight)
         goes_on = not (sequence.finished or self._cancelled())
-        self._flight = (ahead or launch(sequence, target)) if goes_on else None
-        yield event
+        try:
+            self._flight = (ahead or launch(sequence, target)) if goes_on else None
+        finally:
+            yield event  # it is committed, even if there is no memory for the next one
         if not goes_on:
             yield from self._stop()
 
@@ -290,7 +294,11 @@ class Task:
 
     def _end(self, reason: Reason) -> Iterator[EngineEvent]:
         self._chunks = self._flight = None
-        leave(self.begun, self._means.cache)
+        try:
+            leave(self.begun, self._means.cache)
+        except RuntimeError as error:
+            if not is_refusal(error):  # else it is not kept, which costs time only
+                raise
         yield self._finished(reason)
 
     def _finished(self, reason: Reason) -> Finished:

@@ -144,8 +144,8 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
             "waiting": endpoint.waiting,
             "lanes": endpoint.lanes,
             "capacity": settings.max_queue,
-            "phases": asdict(engine.vitals.phases),
         },
+        "phases": asdict(engine.vitals.phases),
         "cache": {
             "hits": int(metrics.total("prefix_cache_hits_total")),
             "misses": int(metrics.total("prefix_cache_misses_total")),

@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 import tiny
-from lanes_bench import Bench, alone, ask
+from lanes_bench import Bench, alone, ask, scripted
 
 from splashpy.cache.plan import Policy
 from splashpy.cache.prefix import PrefixCache
@@ -158,10 +158,18 @@ def test_what_was_told_of_a_prompt_is_not_told_again(llama: MlxLmTarget) -> None
     assert any(isinstance(event, SetAside) for event in bench.events)
 
 
-def drop_stored(cache: PrefixCache, missing: int) -> int:
-    before = cache.nbytes
-    cache.shrink(max(before - missing, 0))
-    return before - cache.nbytes
+def ledger_beside(cache: PrefixCache) -> MemoryLedger:
+    """A ledger that may take what is stored."""
+
+    def give(missing: int) -> int:
+        before = cache.nbytes
+        cache.shrink(max(before - missing, 0))
+        return before - cache.nbytes
+
+    ledger = MemoryLedger()
+    ledger.measure("runs", lambda: cache.nbytes)
+    ledger.offer("stored", give)
+    return ledger
 
 
 def test_texts_that_outgrow_their_share_take_turns(
@@ -199,9 +207,7 @@ def test_stored_states_go_before_a_running_text_does(
 ) -> None:
     monkeypatch.setattr(lanes, "_RESERVE", 4)
     cache = PrefixCache(policy=Policy(shortest=4))
-    ledger = MemoryLedger()
-    ledger.measure("runs", lambda: cache.nbytes)
-    ledger.offer("stored", lambda missing: drop_stored(cache, missing))
+    ledger = ledger_beside(cache)
     bench = Bench(llama, cache=cache, ledger=ledger)
     for first in (200, 210, 220):
         bench.admit(ask(f"old {first}", range(first, first + 40), max_new_tokens=2))
@@ -356,6 +362,41 @@ def test_memory_that_mlx_does_not_get_costs_no_text(
     # What was refused is not expected again.
     bench.admit(requests[0])
     assert not bench.lanes.takes(ask("next", range(20), max_new_tokens=40))
+
+
+@pytest.mark.parametrize("drafts", [False, True])
+@pytest.mark.usefixtures("small_chunks")
+def test_memory_that_mlx_does_not_get_once_costs_no_token_wherever_that_is(
+    llama: MlxLmTarget, *, drafts: bool
+) -> None:
+    request = ask("text", range(40), max_new_tokens=10)
+    expected = alone(llama, request)
+    one = llama.forward
+    passes = 0
+    refused_at = 0
+
+    def forward(state: Any, token_ids: Any, *, rows: int) -> Forward:
+        nonlocal passes
+        passes += 1
+        if passes == refused_at:
+            raise RuntimeError(REFUSAL)
+        return one(state, token_ids, rows=rows)
+
+    for refused_at in range(1, 9):
+        cache = PrefixCache(policy=Policy(shortest=4))
+        bench = Bench(llama, cache=cache, ledger=ledger_beside(cache))
+        bench.admit(ask("earlier", range(200, 230), max_new_tokens=2))
+        bench.finish()
+        lengths = itertools.cycle([1, 0, 2])
+        drafter = scripted(llama, request, lengths) if drafts else None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(llama, "forward", forward)
+            passes = 0
+            bench.admit(request, drafter)
+            bench.finish()
+        aside = [event for event in bench.events if isinstance(event, SetAside)]
+        assert aside or refused_at > passes, refused_at
+        assert bench.tokens("text") == expected, refused_at
 
 
 def test_a_text_that_is_too_large_even_alone_says_so_and_the_others_finish(
