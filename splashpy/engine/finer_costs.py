@@ -9,10 +9,11 @@ no start takes long. Until a point is known, the lines between the others serve.
 The long context is made up: the first row, repeated. Passes after it take as long as
 after a text, which nobody has to read for that.
 
-A machine that is busy meanwhile gives nonsense. So a point is believed within bounds
-only: a pass costs no less than a narrower one and no more than a wider one or than its
-rows one by one; a shared pass costs no more than its texts in turn; 2,048 tokens of
-context cost no more than a plain step for each row.
+A machine that is busy meanwhile gives nonsense. So a point counts only if a pass whose
+cost is known took about that long right after it, and it is believed within bounds: a
+pass costs no less than a narrower one and no more than a wider one or than its rows one
+by one; a shared pass costs no more than its texts in turn; 2,048 tokens of context cost
+no more than a plain step for each row.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _DEPTH = 16_384  # tokens of context at most
 _LEAST_DEPTH = 512  # below, a longer context cannot be told from noise
 _DEEP_BYTES, _DEEP_BYTES_ON_CPU = 1 << 30, 64 << 20  # of rows made up for that
 _RUNS = 3
+ODD = 0.25
+"""How far a known pass may be off for what was timed beside it to count."""
 _STEEPEST = 1 / 2048  # plain steps for a row and a token of context
 
 
@@ -76,6 +79,8 @@ def refine(
 ) -> tuple[Costs, tuple[str, ...]]:
     """Time points that are missing, one after the other, while there is time.
 
+    Ends early where the machine turns out to be busy.
+
     Args:
         costs: known so far, of this target here and now.
         target: of them.
@@ -90,9 +95,19 @@ def refine(
     for point in missing(costs, target, reach):
         if perf_counter() - began >= seconds:
             break
-        costs = point.find(costs)
+        more = point.find(costs)
+        if not _steady(costs, target):
+            break
+        costs = more
         found.append(point.name)
     return costs, tuple(found)
+
+
+def _steady(costs: Costs, target: Target) -> bool:
+    """Whether the machine is as it was when the first passes were timed."""
+    rows, cost = costs.passes[0]
+    usual = cost * costs.plain_seconds
+    return abs(_fastest(lambda: pass_seconds(target, rows)) - usual) <= ODD * usual
 
 
 def missing(costs: Costs, target: Target, reach: Reach) -> Iterator[Point]:
@@ -177,9 +192,7 @@ def _slope(target: Target, rows: int, most: int) -> float:
     if depth < _LEAST_DEPTH:
         return 0.0
     try:
-        longer = _far_seconds(target, rows, depth) - _fastest(
-            lambda: pass_seconds(target, rows)
-        )
+        longer = _longer(target, rows, depth)
     except Exception:  # noqa: BLE001 - a state that cannot be made up; nothing is lost
         return 0.0
     finally:
@@ -187,17 +200,17 @@ def _slope(target: Target, rows: int, most: int) -> float:
     return max(longer, 0.0) / depth
 
 
-def _far_seconds(target: Target, rows: int, depth: int) -> float:
-    """What a pass takes after ``depth`` rows."""
+def _longer(target: Target, rows: int, depth: int) -> float:
+    """Seconds a pass takes longer after ``depth`` rows than at the beginning."""
     state = _deep_state(target, depth)
     ids = mx.arange(rows) % target.facts.vocab_size
-
-    def run() -> float:
+    near = far = float("inf")
+    for _ in range(_RUNS):
+        near = min(near, pass_seconds(target, rows))
         started = perf_counter()
         mx.eval(target.forward(state, ids, rows=rows).logits)
-        return perf_counter() - started
-
-    return _fastest(run)
+        far = min(far, perf_counter() - started)
+    return far - near
 
 
 def _deep_state(target: Target, depth: int) -> TargetState:

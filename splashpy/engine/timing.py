@@ -28,7 +28,8 @@ from splashpy.models.target import Target
 MORE_SECONDS = 0.4
 """Of a start, for what is not known yet; what is begun by then is finished."""
 
-_ALL_SECONDS = 8.0  # where everything is timed again
+ALL_SECONDS = 8.0
+"""Where everything is timed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def time_cycles(
     if known is None:
         costs = measure_costs(target, rows, drafter)
         if kept.again:
-            costs, more = refine(costs, target, reach, _ALL_SECONDS)
+            costs, more = refine(costs, target, reach, ALL_SECONDS)
         kept.write(costs)
         measured = ("a plain step", *_names(costs, drafted=drafter is not None), *more)
         measured = tuple(dict.fromkeys(measured))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splashpy.drafting.pace import Costs
-from splashpy.engine import timing
+from splashpy.engine import finer_costs, timing
 from splashpy.engine.calibration import FORMAT, MOST_ENTRIES, Calibration
 from splashpy.engine.loading import Loaded, LoadRequest, load
 from splashpy.package.model_directory import ModelDirectory
@@ -193,6 +193,7 @@ def test_a_model_is_measured_at_its_first_two_starts_only(
 
     monkeypatch.setattr(timing, "measure_costs", measure)
     monkeypatch.setattr(timing, "MORE_SECONDS", 1e9)
+    monkeypatch.setattr(finer_costs, "ODD", float("inf"))
 
     def started(**changes: Any) -> Loaded:
         options = LoadOptions(draft=str(draft))

@@ -88,7 +88,7 @@ def test_one_start_takes_little_and_later_ones_go_on(work: Work) -> None:
         before, costs_before = work.passes, costs
         costs, names = refine(costs, work, ALL, 0.1)
         assert len(names) == 1
-        assert work.passes - before <= 7
+        assert work.passes - before <= 10
         assert costs != costs_before
         starts += 1
     assert starts == 17
@@ -105,7 +105,20 @@ def test_where_there_is_no_time_nothing_is_timed(work: Work) -> None:
     assert work.passes == 0
 
 
-def test_a_busy_machine_cannot_make_a_point_absurd(work: Work) -> None:
+def test_what_is_timed_while_the_machine_is_busy_does_not_count(work: Work) -> None:
+    work.busy = lambda: 5.0 if work.passes > 100 else 0.0
+    found, names = refine(BASE, work, ALL, 1e9)
+    assert 0 < len(names) < 17
+    work.now, work.busy, work.passes = 0.0, lambda: 0.0, 0
+    whole, _ = refine(BASE, work, ALL, 1e9)
+    assert set(found.passes) <= set(whole.passes)
+    assert len(found.depths) <= len(whole.depths)
+
+
+def test_a_busy_machine_cannot_make_a_point_absurd(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finer_costs, "ODD", float("inf"))
     work.busy = lambda: 5000.0
     found, _ = refine(BASE, work, ALL, 1e9)
     passes = [1.0, *(cost for _, cost in found.passes)]
@@ -132,7 +145,6 @@ def test_texts_that_share_no_pass_cost_what_they_take_in_turn(work: Work) -> Non
     reach = Reach(block=0, lookup=0, lanes=2, context=64)
     found, _ = refine(BASE, work, reach, 1e9)
     assert found.shared == ((2, 1, 2.0),)
-    assert work.passes == 0
 
 
 @pytest.mark.parametrize(
