@@ -24,6 +24,7 @@ from splashpy.models.target import Target
 _SECONDS = 1.0  # for all kinds together, unless that leaves too few runs
 _FEWEST_RUNS, _MOST_RUNS = 2, 5
 _PLAIN_STEPS = 3
+_LESS = 0.75
 _CONTEXT_ROWS = 2  # what a usual cycle commits
 
 Kind = int | str
@@ -71,6 +72,20 @@ def renew_costs(costs: Costs, target: Target, drafter: Drafter | None = None) ->
             pass_seconds(target, rows)
     seconds = [_plain_seconds(target) for _ in range(_FEWEST_RUNS)]
     return replace(costs, plain_seconds=min(seconds))
+
+
+def overrated(costs: Costs, target: Target, rows: int) -> bool:
+    """Whether a pass takes clearly less than was measured before.
+
+    Other work only ever adds time, so that was measured while there was some.
+
+    Args:
+        costs: of :func:`renew_costs`.
+        target: of them.
+        rows: of the pass.
+    """
+    found = pass_seconds(target, rows) / costs.plain_seconds
+    return found < _LESS * costs.verify(rows)
 
 
 def _trace(target: Target, drafter: Drafter) -> mx.array | None:

@@ -3,7 +3,9 @@
 
 The first two starts of a pair time the few kinds everything else is guessed from
 (``costs.py``); later ones time the plain step, and for part of a second what nobody
-knows yet (``finer_costs.py``). When it is asked to be timed again, all of it is.
+knows yet (``finer_costs.py``). Where a pass turns out to take clearly less than it did,
+the machine was busy then, and they are timed again. When it is asked to be timed again,
+all of it is.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from time import perf_counter
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE, Costs
 from splashpy.engine.calibration import Calibration
-from splashpy.engine.costs import measure_costs, renew_costs
+from splashpy.engine.costs import measure_costs, overrated, renew_costs
 from splashpy.engine.finer_costs import (
     Reach,
     deep_name,
@@ -68,7 +70,7 @@ def time_cycles(
         reach: how far cycles may go.
     """
     began = perf_counter()
-    trouble, known = kept.trouble, kept.read(rows)
+    trouble, known = kept.trouble, _known(target, drafter, kept, rows)
     more: tuple[str, ...] = ()
     if known is None:
         costs = measure_costs(target, rows, drafter)
@@ -78,9 +80,7 @@ def time_cycles(
         measured = ("a plain step", *_names(costs, drafted=drafter is not None), *more)
         measured = tuple(dict.fromkeys(measured))
     else:
-        costs, more = refine(
-            renew_costs(known, target, drafter), target, reach, MORE_SECONDS
-        )
+        costs, more = refine(known, target, reach, MORE_SECONDS)
         if more:
             kept.extend(costs)
         measured = ("a plain step", *more)
@@ -91,6 +91,17 @@ def time_cycles(
         perf_counter() - began,
         trouble,
     )
+
+
+def _known(
+    target: Target, drafter: Drafter | None, kept: Calibration, rows: Sequence[int]
+) -> Costs | None:
+    """What is kept, with the plain step of now; None where it is not to be believed."""
+    found = kept.read(rows)
+    if found is None:
+        return None
+    costs = renew_costs(found, target, drafter)
+    return None if overrated(costs, target, max(rows)) else costs
 
 
 def _names(costs: Costs, *, drafted: bool) -> tuple[str, ...]:

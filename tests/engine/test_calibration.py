@@ -194,6 +194,8 @@ def test_a_model_is_measured_at_its_first_two_starts_only(
     monkeypatch.setattr(timing, "measure_costs", measure)
     monkeypatch.setattr(timing, "MORE_SECONDS", 1e9)
     monkeypatch.setattr(finer_costs, "ODD", float("inf"))
+    dearer = [False]
+    monkeypatch.setattr(timing, "overrated", lambda *_: dearer[0])
 
     def started(**changes: Any) -> Loaded:
         options = LoadOptions(draft=str(draft))
@@ -212,8 +214,12 @@ def test_a_model_is_measured_at_its_first_two_starts_only(
     assert fourth.costs.passes == kept.passes
     assert fourth.costs.shared == kept.shared
     assert 0 < kept.plain_seconds < 7.0, "the plain step is timed at every start"
+    dearer[0] = True
+    assert started().timed.kept == ()
+    dearer[0] = False
+    assert len(measured) == 3, "what was measured on a busy machine is measured again"
     started(time_again=True)
-    assert len(measured) == 3
+    assert len(measured) == 4
     (model / "config.json").write_text((model / "config.json").read_text() + "\n")
     started()
-    assert len(measured) == 4, "another model is another pair"
+    assert len(measured) == 5, "another model is another pair"
