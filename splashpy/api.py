@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from splashpy.client.client import EngineClient
 from splashpy.client.in_process import InProcessClient
+from splashpy.client.loading import load_model
 from splashpy.errors import ModelMissingError, error_from
 from splashpy.package.library import Library
 from splashpy.packing.pull import pull
@@ -186,33 +187,13 @@ def load(
         found = library.find(name)
     client = InProcessClient()
     try:
-        return Model(client, load_on(client, found.path, found.name, options, report))
+        wish = Load(
+            model=str(found.path), name=found.name, options=options or LoadOptions()
+        )
+        return Model(client, load_model(client, wish, report))
     except BaseException:  # Ctrl-C too: nobody else holds the engine
         client.close(now=True)
         raise
-
-
-def load_on(
-    client: EngineClient,
-    directory: Any,
-    name: str,
-    options: LoadOptions | None,
-    progress: Callable[[LoadProgress], None],
-) -> Ready:
-    """Load a directory on a connected engine and wait until it is ready.
-
-    Raises:
-        SplashError: loading failed.
-    """
-    client.send(Load(model=str(directory), name=name, options=options or LoadOptions()))
-    while True:
-        event = client.receive()
-        if isinstance(event, LoadProgress):
-            progress(event)
-        elif isinstance(event, Ready):
-            return event
-        elif isinstance(event, Failure):
-            raise error_from(event)
 
 
 def _generate(request_id: str, prompt: Prompt, options: dict[str, Any]) -> Generate:

@@ -15,6 +15,7 @@
     │   ├── IntegrityError          a file is damaged or incomplete         exit 5
     │   └── VersionError            written by a newer or unknown format    exit 1
     ├── CapacityError               more memory or context than there is    exit 4
+    │   ├── ShortageError           what a request needs is in use          exit 4
     │   ├── ContextLengthError      prompt + answer exceed the context      exit 4
     │   └── DiskSpaceError          not enough free disk                    exit 4
     ├── NetworkError                the network is needed and unavailable   exit 6
@@ -174,6 +175,12 @@ class CapacityError(SplashError):
 
     code = "E-FIT"
     exit_code = 4
+
+
+class ShortageError(CapacityError):
+    """Memory a running request needs is taken; less of it may be later."""
+
+    code = "E-MEMORY"
 
 
 class ContextLengthError(CapacityError):

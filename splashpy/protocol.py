@@ -117,6 +117,7 @@ class LoadOptions:
         max_memory: bytes for everything; None: what the machine gives.
         max_concurrent: requests that run at a time, where memory allows so many.
         kernels: compute with kernels of our own where they win.
+        wired: keep weights in physical memory, where that is possible and harmless.
     """
 
     draft: str | None = None
@@ -133,6 +134,7 @@ class LoadOptions:
     max_memory: int | None = None
     max_concurrent: int = 4
     kernels: bool = True
+    wired: bool = False
 
 
 # --- commands -------------------------------------------------------------------
@@ -655,8 +657,44 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Bytes by what they are for, reserved ones included.
+
+    ``weights``: target and drafter. ``lanes``: texts that are read or written.
+    ``runs``: rows of earlier requests. ``states``: places to come back to, where rows
+    cannot be cut. ``staging``: copies on their way to disk. ``scratch``: what passes
+    compute.
+    """
+
+    weights: int = 0
+    lanes: int = 0
+    runs: int = 0
+    states: int = 0
+    staging: int = 0
+    scratch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Who holds how much of the memory.
+
+    ``budget``: what everything may take; 0 where nobody knows. ``refused``: times
+    something was asked for and not granted, ``refusal``: the last time.
+    """
+
+    budget: int = 0
+    held: Held = Held()
+    refused: int = 0
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes in use now."""
+    """Bytes in use now; ``ledger``: what they are for.
+
+    ``wired``: bytes that cannot be paged out, where that was asked for; ``not_wired``:
+    why there are none.
+    """
 
     ev: ClassVar[str] = "memory"
     active: int = 0
@@ -664,6 +702,9 @@ class Memory:
     cache: int = 0
     kv_tokens: int = 0
     pressure: Pressure = "normal"
+    ledger: Ledger = Ledger()
+    wired: int = 0
+    not_wired: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

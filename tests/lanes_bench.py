@@ -15,8 +15,9 @@ from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.generation import generate
+from splashpy.engine.lane_claim import LaneClaim, LaneSize
 from splashpy.engine.lanes import Lanes
-from splashpy.engine.ledger import Ledger
+from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.request import (
     EngineEvent,
     Failed,
@@ -47,7 +48,8 @@ class Bench:
     target: MlxLmTarget
     most: int = 4
     cache: PrefixCache | None = None
-    ledger: Ledger | None = None
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    rows: int | None = None
     clock: Callable[[], float] = perf_counter
     events: list[EngineEvent] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
@@ -58,13 +60,17 @@ class Bench:
             Widths(FREE),
             most=self.most,
             ledger=self.ledger,
+            rows=self.rows,
             clock=self.clock,
         )
 
     def admit(self, request: GenerationRequest, drafter: Drafter | None = None) -> Task:
+        drafter = drafter or PlainDrafter()
+        size = LaneSize(self.target.facts.kv_bytes_per_token)
+        claim = LaneClaim(self.ledger, size)
         task = Task(
             request,
-            Means(self.target, drafter or PlainDrafter(), self.cache, self.clock),
+            Means(self.target, drafter, self.cache, self.clock, claim),
             lambda: request.id in self.gone,
             share=self.lanes.share,
         )
@@ -80,13 +86,12 @@ class Bench:
         while self.lanes.busy:
             self.step()
 
+    def cycles(self, name: str) -> list[TokensCommitted]:
+        cycles = [e for e in self.events if isinstance(e, TokensCommitted)]
+        return [event for event in cycles if event.id == name]
+
     def tokens(self, name: str) -> list[int]:
-        return [
-            token
-            for event in self.events
-            if isinstance(event, TokensCommitted) and event.id == name
-            for token in event.token_ids
-        ]
+        return [token for cycle in self.cycles(name) for token in cycle.token_ids]
 
     def end(self, name: str) -> Finished | Failed:
         ends = [e for e in self.events if isinstance(e, Finished | Failed)]
@@ -94,9 +99,16 @@ class Bench:
         return event
 
 
+def cycles_alone(
+    target: MlxLmTarget, request: GenerationRequest
+) -> list[TokensCommitted]:
+    plain = PlainDrafter()
+    events = generate(request, target, plain, None, cancelled=lambda: False)
+    return [event for event in events if isinstance(event, TokensCommitted)]
+
+
 def alone(target: MlxLmTarget, request: GenerationRequest) -> list[int]:
-    events = generate(request, target, PlainDrafter(), None, cancelled=lambda: False)
-    cycles = [event for event in events if isinstance(event, TokensCommitted)]
+    cycles = cycles_alone(target, request)
     return [token for cycle in cycles for token in cycle.token_ids]
 
 

@@ -390,7 +390,7 @@ class Running:
     @property
     def engine_started(self) -> bool:
         """Whether the host of the first engine exists."""
-        link = self.endpoint.engine._link
+        link = self.endpoint.engine._links._present
         return link is not None and link._client is not None
 
     @property

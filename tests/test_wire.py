@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import json
 import typing
 from typing import Any
@@ -63,6 +64,20 @@ def test_every_message_survives_the_line(kind: type) -> None:
         assert read(line) == message
 
     check()
+
+
+@given(st.data())
+def test_a_damaged_line_is_refused_and_does_no_harm(
+    data: st.DataObject,
+) -> None:
+    kind = data.draw(st.sampled_from(KINDS))
+    line = to_line(data.draw(messages(kind)))
+    cut = data.draw(st.integers(0, len(line) - 2))
+    noise = data.draw(st.binary(max_size=8))
+    for damaged in (line[:cut], noise, line[:cut] + noise + line[cut:]):
+        for read in (command_from_line, event_from_line):
+            with contextlib.suppress(ValueError):
+                read(damaged)
 
 
 def test_unknown_fields_and_events_are_ignored() -> None:

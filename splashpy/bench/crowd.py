@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter, sleep
 from typing import Any
 
-from splashpy.bench.leg import Leg, Place
+from splashpy.bench.leg import Leg, Place, kept_counts
 from splashpy.bench.suites import Question
 from splashpy.bench.talker import Heard, Talker, Wish
 from splashpy.errors import InternalError, SplashError
@@ -196,6 +196,9 @@ def _leg(
         drafted=spec.drafted,
         accepted=spec.accepted,
         committed=spec.hist,
+        kept=kept_counts(
+            spec.drafter_cycles + spec.lookup_cycles, spec.accepted_per_position
+        ),
         drafted_per_position=spec.drafted_per_position,
         accepted_per_position=spec.accepted_per_position,
     )

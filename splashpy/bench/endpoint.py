@@ -3,7 +3,7 @@
 
 Text is asked for as a stream of server-sent events, so that the first of it has a time.
 Tokens are those the endpoint reports; where it reports none, every event with text
-counts as one.
+counts as one. An endpoint of splashpy also tells what its passes did.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from splashpy.bench.talker import Heard, Messages, Wish
 from splashpy.errors import AuthorisationError, NoServerError, ServerError, UsageError
+from splashpy.protocol import Spec
 
 _QUIET_SECONDS = 600.0  # without a byte: it will not answer
 _SHOWN = 300  # characters of an error that are told
@@ -73,6 +74,7 @@ class Endpoint:
         first = last = began
         texts: list[str] = []
         usage: dict[str, Any] = {}
+        spec = Spec()
         body = self._body(messages, wish)
         connection, response = self._open("POST", "/chat/completions", body)
         try:
@@ -80,6 +82,7 @@ class Endpoint:
                 if event is None:
                     return None
                 usage = event.get("usage") or usage
+                spec = _spec_of(event) or spec
                 text = _text_of(event)
                 if text:
                     last = perf_counter()
@@ -97,6 +100,7 @@ class Endpoint:
             last=last,
             prompt_tokens=_count(usage.get("prompt_tokens"), 0),
             completion_tokens=_count(usage.get("completion_tokens"), len(texts)),
+            spec=spec,
         )
 
     def _body(self, messages: Messages, wish: Wish) -> dict[str, Any]:
@@ -227,6 +231,34 @@ def _text_of(event: dict[str, Any]) -> str:
         return ""
     parts = [delta.get(name) for name in ("reasoning_content", "reasoning", "content")]
     return "".join(part for part in parts if isinstance(part, str))
+
+
+def _spec_of(event: dict[str, Any]) -> Spec | None:
+    """What speculation did, where the endpoint is splashpy's and it adds up."""
+    told, timings = event.get("splashpy"), event.get("timings")
+    if not isinstance(told, dict) or not isinstance(timings, dict):
+        return None
+    made = told.get("decisions")
+    made = made if isinstance(made, dict) else {}
+    spec = Spec(
+        cycles=_count(told.get("cycles"), 0),
+        drafted=_count(timings.get("draft_n"), 0),
+        accepted=_count(timings.get("draft_n_accepted"), 0),
+        accepted_per_position=_counts(told.get("accept_by_position")),
+        drafted_per_position=_counts(told.get("draft_by_position")),
+        plain_cycles=_count(made.get("plain"), 0),
+        drafter_cycles=_count(made.get("drafter"), 0),
+        lookup_cycles=_count(made.get("lookup"), 0),
+    )
+    falling = [spec.drafter_cycles + spec.lookup_cycles, *spec.accepted_per_position]
+    sound = falling == sorted(falling, reverse=True)
+    sound &= sum(spec.accepted_per_position) == spec.accepted
+    sound &= sum(spec.drafted_per_position) == spec.drafted
+    return spec if sound else None
+
+
+def _counts(value: Any) -> tuple[int, ...]:
+    return tuple(_count(each, 0) for each in value) if isinstance(value, list) else ()
 
 
 def _count(value: Any, other: int) -> int:

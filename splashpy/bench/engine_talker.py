@@ -16,6 +16,7 @@ from typing import Self
 
 from splashpy.bench.talker import Heard, Messages, Wish
 from splashpy.client.client import EngineClient
+from splashpy.client.loading import load_model
 from splashpy.errors import SplashError, error_from
 from splashpy.protocol import (
     Cancel,
@@ -26,7 +27,6 @@ from splashpy.protocol import (
     Generate,
     Load,
     LoadProgress,
-    Ready,
     Sampling,
 )
 
@@ -58,7 +58,7 @@ class EngineTalker:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._waiting: dict[str, queue.SimpleQueue[Event | SplashError]] = {}
-        self.ready = _load(client, load, progress)
+        self.ready = load_model(client, load, progress)
         self._reader = threading.Thread(
             target=self._read, name="splashpy-bench-events", daemon=True
         )
@@ -140,20 +140,6 @@ class EngineTalker:
             to = waiting.get(getattr(event, "id", ""))
             if event is not None and to is not None:
                 to.put(event)
-
-
-def _load(
-    client: EngineClient, load: Load, progress: Callable[[LoadProgress], None]
-) -> Ready:
-    client.send(load)
-    while True:
-        event = client.receive()
-        if isinstance(event, LoadProgress):
-            progress(event)
-        elif isinstance(event, Failure):
-            raise error_from(event)
-        elif isinstance(event, Ready):
-            return event
 
 
 def _command(name: str, messages: Messages, wish: Wish) -> Generate:

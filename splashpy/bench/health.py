@@ -19,9 +19,11 @@ from splashpy.bench.session import Session
 from splashpy.drafting.combined import CombinedDrafter
 from splashpy.drafting.pace import Costs
 from splashpy.engine.memory import Plan
+from splashpy.engine.timing import Timed
 from splashpy.kernels import metal
 from splashpy.package.model_directory import ModelDirectory
-from splashpy.protocol import DraftState, LoadOptions, LoadProgress
+from splashpy.protocol import DraftState, Ledger, LoadOptions, LoadProgress
+from splashpy.units import format_bytes
 
 TOKENS = 16
 PROMPT = "Count from one to twenty in words."
@@ -37,23 +39,29 @@ class Trial:
         load_seconds: from nothing to ready.
         draft: who drafts.
         costs: of cycles here, in plain steps; None where nothing is drafted.
+        timed: where they are from.
         plan: of the memory; None where nobody knows what there is.
         tokens: of the answer.
         first_seconds: from the question to the first of them.
         decode_seconds: from the first to the last.
         tau: tokens a pass produced, the target's own counted.
         peak_bytes: most memory MLX held while answering.
+        ledger: who has claims on the memory.
+        wired: which weights stay in physical memory, where that was asked for.
     """
 
     load_seconds: float
     draft: DraftState
     costs: Costs | None
+    timed: Timed
     plan: Plan | None
     tokens: int
     first_seconds: float
     decode_seconds: float
     tau: float
     peak_bytes: int = field(default=0)
+    ledger: Ledger = field(default_factory=Ledger)
+    wired: str = ""
 
 
 def try_out(
@@ -81,13 +89,22 @@ def try_out(
         load_seconds=seconds,
         draft=session.loaded.draft,
         costs=drafter.costs.model if isinstance(drafter, CombinedDrafter) else None,
+        timed=session.loaded.timed,
         plan=session.loaded.plan,
         tokens=len(found.token_ids),
         first_seconds=found.prefill_seconds,
         decode_seconds=found.decode_seconds,
         tau=found.counts.tau,
         peak_bytes=found.peak_bytes,
+        ledger=session.ledger.report(),
+        wired=_wired_words(session),
     )
+
+
+def _wired_words(session: Session) -> str:
+    if session.wired is None:
+        return ""
+    return session.wired.reason or format_bytes(session.wired.nbytes)
 
 
 def has_metal() -> bool:

@@ -8,8 +8,9 @@ and summed up again without the model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 SHORTEST_SECONDS = 0.05  # a rate over less than this is noise
@@ -146,6 +147,18 @@ class Leg:
             "num_spec_tokens": len(self.drafted_per_position),
             "completion_tokens": self.completion_tokens,
         }
+
+
+def kept_counts(steps: int, accepted_per_position: Sequence[int]) -> dict[int, int]:
+    """Passes by how many of their drafts were kept.
+
+    Args:
+        steps: passes that drafted.
+        accepted_per_position: of them, those that kept the draft at position i + 1.
+    """
+    at_least = [steps, *accepted_per_position, 0]
+    counts = {n: more - less for n, (more, less) in enumerate(pairwise(at_least))}
+    return {n: count for n, count in counts.items() if count}
 
 
 def pairs(legs: list[Leg], ours: str, theirs: str) -> list[tuple[Leg, Leg]]:

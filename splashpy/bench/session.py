@@ -10,9 +10,14 @@ from typing import Any
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine import calibration
+from splashpy.engine.accounts import lane_size, open_ledger
 from splashpy.engine.generation import generate
+from splashpy.engine.lane_claim import LaneClaim
 from splashpy.engine.loading import Loaded, LoadRequest, load
+from splashpy.engine.memory_ledger import MemoryLedger
+from splashpy.engine.pressure import pressure
 from splashpy.engine.request import EngineEvent, GenerationRequest, TokensCommitted
+from splashpy.engine.wired import WiredWeights, this_machine
 from splashpy.host.device import memory_bytes
 from splashpy.host.model import Speech
 from splashpy.models.target import Target
@@ -69,11 +74,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A target, its drafter and its text side."""
+    """A target, its drafter and its text side; all texts share one ledger.
+
+    Attributes:
+        loaded: the model.
+        speech: its text side.
+        plain: who proposes where nobody is to.
+        ledger: of the memory.
+        wired: its weights in physical memory, where that was asked for.
+    """
 
     loaded: Loaded
     speech: Speech
     plain: Drafter = field(default_factory=PlainDrafter)
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    wired: WiredWeights | None = None
 
     @classmethod
     def open(
@@ -112,7 +127,12 @@ class Session:
             costs_file=Paths.default().state / calibration.FILE,
             time_again=time_again,
         )
-        return cls(load(request, progress), speech)
+        loaded = load(request, progress)
+        wired = WiredWeights(this_machine()) if options.wired else None
+        if wired:
+            weights = loaded.target.facts.weight_bytes
+            wired.begin(weights + loaded.draft_bytes, pressure())
+        return cls(loaded, speech, ledger=open_ledger(loaded, None), wired=wired)
 
     @property
     def target(self) -> Target:
@@ -163,7 +183,10 @@ class Session:
             max_new_tokens=max_tokens,
             stop_token_ids=self.speech.tokenizer.eos_token_ids,
         )
-        yield from generate(request, self.target, drafter, None, cancelled=cancelled)
+        claim = LaneClaim(self.ledger, lane_size(self.loaded))
+        yield from generate(
+            request, self.target, drafter, None, cancelled=cancelled, claim=claim
+        )
 
     def answer(
         self,

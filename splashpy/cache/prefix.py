@@ -58,6 +58,9 @@ class PrefixCache:
         policy: which places are kept.
         disk: where runs survive a restart; None keeps them in memory only.
         new_state: an empty state with room for some rows; needed with ``disk``.
+
+    Attributes:
+        fits: whether there is memory for a copy of so many bytes.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class PrefixCache:
     ) -> None:
         self.budget = budget
         self.policy = policy or Policy()
+        self.fits: Callable[[int], bool] = lambda _: True
         self._index = BlockIndex(root)
         self._disk, self._new_state = disk, new_state
         self._now = 0
@@ -89,6 +93,19 @@ class PrefixCache:
     def nbytes(self) -> int:
         """Bytes stored: rows, recurrent states, windows and drafter contexts."""
         return stored_bytes(self._index.runs)
+
+    @property
+    def kept_nbytes(self) -> int:
+        """Of those, the bytes of places that rows alone cannot come back to."""
+        kept: dict[int, int] = {}
+        for run in self.runs:
+            kept |= run.state.kept
+        return sum(kept.values())
+
+    @property
+    def staged_bytes(self) -> int:
+        """Bytes of copies on their way to disk."""
+        return 0 if self._disk is None else self._disk.staged_bytes
 
     def take(self, token_ids: Sequence[int], capacity: int = 0) -> Taken:
         """Look a prompt up and hand over what it begins with.
@@ -276,7 +293,7 @@ class PrefixCache:
 
     def _may_copy(self, run: StoredRun, length: int) -> bool:
         copied = run.state.nbytes * length // len(run)
-        return self.nbytes + copied <= self.budget
+        return self.nbytes + copied <= self.budget and self.fits(copied)
 
     def _branched(self, run: StoredRun, found: Lookup, capacity: int) -> Taken:
         length = found.resumed

@@ -144,6 +144,17 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "Close other applications, or choose a smaller model.",
         ),
     ),
+    "E-MEMORY": CatalogueEntry(
+        4,
+        "A request needs more memory than is left beside the model, although states of "
+        "earlier requests were given up and other requests set aside for it. The "
+        "message has the sizes.",
+        (
+            "Ask with a shorter prompt, or for a shorter answer.",
+            "--kv q8 halves what a text takes.",
+            "--max-memory SIZE allows more, where the machine has it.",
+        ),
+    ),
     "E-CONTEXT": CatalogueEntry(
         4,
         "Prompt and answer together are longer than the context. Nothing is ever cut "

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from splashpy.bench.health import Trial
     from splashpy.bench.kernels import Examination, Line
     from splashpy.cli.health import Check
+    from splashpy.engine.timing import Timed
+    from splashpy.protocol import Ledger
 
 _HEADS = ("operation", "where", "MB", "GFLOP", "least", "kernel", "MLX", "verdict")
 
@@ -117,13 +119,35 @@ def _trial_lines(trial: Trial | None) -> list[str]:
             f"{format_tokens(plan.context)} tokens of context in {plan.kv}, of "
             f"{format_bytes(plan.budget)}; {format_bytes(trial.peak_bytes)} held by MLX"
         )
+        lines.append(f"ledger   {_claims(trial.ledger)}")
+    if trial.wired:
+        lines.append(f"wired    {trial.wired}")
     if trial.costs and trial.costs.passes:
         passes = ", ".join(f"{n} rows {cost:.2f}" for n, cost in trial.costs.passes)
         lines.append(
             f"costs    a plain step {1e3 * trial.costs.plain_seconds:.1f} ms; in plain "
             f"steps: a pass of {passes}; a draft {trial.costs.draft:.2f}"
         )
+        lines += _origin_lines(trial.timed)
     return lines
+
+
+def _origin_lines(timed: Timed) -> Iterator[str]:
+    """Where the costs are from."""
+    yield f"timed    {', '.join(timed.measured)}; in {timed.seconds:.1f} s"
+    if timed.kept:
+        yield f"kept     {', '.join(timed.kept)}"
+    if timed.trouble:
+        yield f"         {timed.trouble}, so nothing kept was used"
+
+
+def _claims(ledger: Ledger) -> str:
+    """Who has claims on the memory, and whether somebody was refused."""
+    held = {name: size for name, size in asdict(ledger.held).items() if size}
+    claims = ", ".join(f"{name} {format_bytes(size)}" for name, size in held.items())
+    free = format_bytes(max(ledger.budget - sum(held.values()), 0))
+    refused = f"; refused: {ledger.refusal}" if ledger.refused else "; nothing refused"
+    return f"{claims}; {free} free{refused}"
 
 
 def _trial_fields(trial: Trial) -> dict[str, Any]:

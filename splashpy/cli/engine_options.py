@@ -66,6 +66,14 @@ ENGINE_ROWS: dict[str, tuple[Option, ...]] = {
             values.choice("auto", "bf16", "q8"),
             default="auto: what fits",
         ),
+        Option(
+            "--wired",
+            "keep weights in physical memory",
+            "off|weights",
+            values.choice("off", "weights"),
+            default="off",
+            rare=True,
+        ),
         Option("--no-prefix-cache", "do not keep prompts that were read", rare=True),
         Option(
             "--cache-ram",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +68,9 @@ class Invocation:
         prepare_hub(offline=invocation.offline)
         for warning in invocation.config.warnings:
             invocation.output.warn(warning)
+        if invocation.given.get("wired") == "weights" and not _may_wire():
+            text = "--wired weights has no effect: only macOS 15 or newer wires memory"
+            invocation.output.warn(text)
         return invocation
 
     @property
@@ -139,6 +143,7 @@ class Invocation:
             cache_dir=str(self.paths.cached_prompts),
             cache_disk=given["cache_disk"],
             max_memory=given["memory"],
+            wired=given["wired"] == "weights" and _may_wire(),
             max_concurrent=min(given.get("max_concurrent") or 4, 32),
         )
 
@@ -200,6 +205,11 @@ class Invocation:
             seed=given["seed"],
             stop=given["stop"],
         )
+
+
+def _may_wire() -> bool:
+    """Whether the system is one that can; whether this machine can is known later."""
+    return sys.platform == "darwin"
 
 
 def _check_drafter(value: str, directory: Path, flag: str) -> None:

@@ -133,17 +133,17 @@ def _row(server: RunningServer, status: dict[str, Any]) -> tuple[str, ...]:
         server.model,
         status.get("state", "unknown"),
         str(context or "-"),
-        _lanes(status.get("queue", {})),
+        _lanes(status.get("queue", {}), status.get("phases", {})),
         str(requests.get("ok", "-")),
         "-" if uptime is None else _duration(uptime),
     )
 
 
-def _lanes(queue: dict[str, Any]) -> str:
+def _lanes(queue: dict[str, Any], phases: dict[str, Any]) -> str:
     """Requests that run, of those that may at a time, and those set aside."""
     if "lanes" not in queue:
         return "-"
-    aside = queue.get("phases", {}).get("suspended", 0)
+    aside = phases.get("suspended", 0)
     running = max(queue.get("running", 0) - aside, 0)
     return f"{running}/{queue['lanes']}" + f" +{aside} suspended" * (aside > 0)
 

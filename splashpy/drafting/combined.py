@@ -135,6 +135,7 @@ class CombinedDrafter:
     ) -> Proposal:
         """Lookup's proposal if it makes one, else as much of the drafter's as pays."""
         state.answering, state.cycle, state.shared = True, PLAIN, False
+        self.costs.stand_at(sampling.position)
         found = self._look_up(state, anchor, limit, sampling)
         if len(found):
             return found

@@ -17,7 +17,7 @@ Nothing here changes a text, and nothing here knows arrays. Costs are in plain s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -43,26 +43,68 @@ class Costs:
             widths lie on lines between them; without any, every pass costs one.
         draft: of the drafter's own pass.
         plain_seconds: what a plain step took; 0 where nothing was timed.
+        depths: (rows, what a pass costs more for every token of context), ascending;
+            one row is a plain step. Everything else is of short texts.
+        shared: (texts, rows, cost) of passes with so many rows of each of some texts.
     """
 
     passes: tuple[tuple[int, float], ...] = ()
     draft: float = 0.0
     plain_seconds: float = 0.0
+    depths: tuple[tuple[int, float], ...] = ()
+    shared: tuple[tuple[int, int, float], ...] = ()
 
     def verify(self, rows: int) -> float:
         """Of a verify pass."""
         if not self.passes:
             return 1.0
         points = ((1, 1.0), *(each for each in self.passes if each[0] > 1))
-        for (left, low), (right, high) in pairwise(points):
-            if rows <= right:
-                return low + (rows - left) * (high - low) / (right - left)
         widest, cost = points[-1]
-        return 1.0 + (rows - 1) * (cost - 1.0) / max(widest - 1, 1)
+        if rows > widest:
+            return 1.0 + (rows - 1) * (cost - 1.0) / max(widest - 1, 1)
+        return _between(points, rows)
 
     def drafted(self, count: int) -> float:
         """Of a cycle in which the drafter drafts ``count`` tokens."""
         return self.verify(count + 1) + self.draft
+
+    def at(self, context: int) -> Costs:
+        """Costs in plain steps of a text of ``context`` tokens, which take longer."""
+        if not context or len(self.depths) < 2:
+            return self
+        plain = 1.0 + context * _between(self.depths, 1)
+        passes = (
+            (rows, max((cost + context * _between(self.depths, rows)) / plain, 1.0))
+            for rows, cost in self.passes
+        )
+        return replace(
+            self,
+            passes=tuple(passes),
+            draft=self.draft / plain,
+            plain_seconds=self.plain_seconds * plain,
+            depths=(),
+        )
+
+    def together(self, texts: int, rows: int) -> float:
+        """Of a pass with ``rows`` rows of each of some texts."""
+        cost = self.verify(texts * rows)
+        nearest = max((n for n, _, _ in self.shared if n <= texts), default=0)
+        points = [
+            (count, measured / self.verify(nearest * count))
+            for n, count, measured in self.shared
+            if n == nearest
+        ]
+        return cost * _between(points, rows) if points else cost
+
+
+def _between(points: Sequence[tuple[int, float]], place: int) -> float:
+    """The value on the lines between ascending points; outside, of the nearest."""
+    if place <= points[0][0]:
+        return points[0][1]
+    for (left, low), (right, high) in pairwise(points):
+        if place <= right:
+            return low + (place - left) * (high - low) / (right - left)
+    return points[-1][1]
 
 
 class Prices(Protocol):

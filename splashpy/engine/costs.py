@@ -24,6 +24,7 @@ from splashpy.models.target import Target
 _SECONDS = 1.0  # for all kinds together, unless that leaves too few runs
 _FEWEST_RUNS, _MOST_RUNS = 2, 5
 _PLAIN_STEPS = 3
+_LESS = 0.75
 _CONTEXT_ROWS = 2  # what a usual cycle commits
 
 Kind = int | str
@@ -42,7 +43,7 @@ def measure_costs(
     """
     kinds: dict[Kind, Callable[[], float]] = {"plain": lambda: _plain_seconds(target)}
     for width in sorted(set(rows)):
-        kinds[width] = lambda width=width: _pass_seconds(target, width)
+        kinds[width] = lambda width=width: pass_seconds(target, width)
     if drafter is not None:
         features, most = _trace(target, drafter), drafter.block_size - 1
         kinds["draft"] = lambda: _draft_seconds(drafter, features, most)
@@ -68,9 +69,23 @@ def renew_costs(costs: Costs, target: Target, drafter: Drafter | None = None) ->
         _draft_seconds(drafter, _trace(target, drafter), drafter.block_size - 1)
     if metal.use_metal():
         for rows, _ in costs.passes:
-            _pass_seconds(target, rows)
+            pass_seconds(target, rows)
     seconds = [_plain_seconds(target) for _ in range(_FEWEST_RUNS)]
     return replace(costs, plain_seconds=min(seconds))
+
+
+def overrated(costs: Costs, target: Target, rows: int) -> bool:
+    """Whether a pass takes clearly less than was measured before.
+
+    Other work only ever adds time, so that was measured while there was some.
+
+    Args:
+        costs: of :func:`renew_costs`.
+        target: of them.
+        rows: of the pass.
+    """
+    found = pass_seconds(target, rows) / costs.plain_seconds
+    return found < _LESS * costs.verify(rows)
 
 
 def _trace(target: Target, drafter: Drafter) -> mx.array | None:
@@ -106,7 +121,8 @@ def _plain_seconds(target: Target) -> float:
     return (perf_counter() - started) / _PLAIN_STEPS
 
 
-def _pass_seconds(target: Target, rows: int) -> float:
+def pass_seconds(target: Target, rows: int) -> float:
+    """What a verify pass of so many rows takes at the beginning of a text."""
     ids = mx.arange(rows) % target.facts.vocab_size
     state = target.new_state(rows)
     started = perf_counter()

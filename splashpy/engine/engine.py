@@ -22,10 +22,11 @@ import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.plain import PlainDrafter
+from splashpy.engine.accounts import lane_size, open_ledger
+from splashpy.engine.lane_claim import LaneClaim
 from splashpy.engine.lanes import Lanes
-from splashpy.engine.ledger import Ledger
 from splashpy.engine.loading import Loaded, LoadRequest, load
-from splashpy.engine.memory import Plan
+from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.memory_watch import MemoryWatch
 from splashpy.engine.pulse import Pulse, Unit
 from splashpy.engine.request import (
@@ -68,6 +69,7 @@ _Entry = tuple[bool, int, _Job | LoadRequest | None]
 """False first: a request in the foreground; then in order of arrival."""
 
 _FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
+_IDLE_LOOK_SECONDS = 5.0  # between two looks at the computer while weights are wired
 _STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
 Emitted = (
@@ -167,6 +169,10 @@ class Engine:
             with suppress(queue.Empty):
                 return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)[2]
         self._pulse.rest()
+        while self._memory.wired.nbytes:
+            with suppress(queue.Empty):
+                return self._jobs.get(timeout=_IDLE_LOOK_SECONDS)[2]
+            self._memory.look(self._cache, busy=False)
         return self._jobs.get()[2]
 
     @property
@@ -203,7 +209,7 @@ class Engine:
             events.append(event)
             if isinstance(event, Finished) and lanes.reads_ahead(event.id):
                 self._keep_on_disk(event.id)
-            if isinstance(event, Finished):
+            if isinstance(event, Finished | Failed):
                 self._memory.tell(self._cache)
             self._tell(event)
         rows, context = lanes.rows - before, lanes.context
@@ -247,6 +253,8 @@ class Engine:
                     time.sleep(_STEP_SECONDS)
             self._cache.close(max(deadline - perf_counter(), 0.0))
         self._loaded = self._cache = self._lanes = None
+        self._memory.ledger = MemoryLedger()
+        self._memory.wired.end()
         mx.clear_cache()
 
     def _load(self, request: LoadRequest) -> None:
@@ -254,12 +262,17 @@ class Engine:
         try:
             self._loaded = load(request, self._emit)
             self._cache = open_cache(request, self._loaded)
+            self._memory.ledger = open_ledger(
+                self._loaded, self._cache, shed=self._emit
+            )
             self._most = self._loaded.lanes
+            plan = self._loaded.plan
             self._lanes = Lanes(
                 self._loaded.target,
                 Widths(self._loaded.costs),
                 most=self._most,
-                ledger=self._ledger(self._loaded.plan),
+                ledger=self._memory.ledger,
+                rows=plan.rows(self._most) if plan else None,
             )
         except SplashError as error:
             self._emit(LoadFailed(error))
@@ -267,20 +280,15 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - reported to whoever asked
             self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
             return
-        plan = self._loaded.plan
         self._memory.limit(plan.budget if plan else 0)
         self._emit(self._loaded)
+        if trouble := self._loaded.timed.trouble:
+            text = f"{trouble}; what cycles cost is timed again"
+            self._emit(Log(level="warn", text=text))
+        if request.options.wired:
+            weights = self._loaded.target.facts.weight_bytes
+            self._memory.wire(weights + self._loaded.draft_bytes)
         self._memory.tell(self._cache)
-
-    def _ledger(self, plan: Plan | None) -> Ledger:
-        if plan is None:
-            return Ledger(cache=self._cache)
-        return Ledger(
-            plan.rows(self._most),
-            plan.needs.per_token(plan.kv),
-            budget=plan.budget,
-            cache=self._cache,
-        )
 
     def _admit(self, job: _Job) -> None:
         request = job.request
@@ -291,13 +299,15 @@ class Engine:
             if self._loaded is None or self._lanes is None:
                 raise UsageError("no model is loaded", fix=["load one that fits first"])
             drafter = self._loaded.drafter if request.draft else PlainDrafter()
+            claim = LaneClaim(self._memory.ledger, lane_size(self._loaded))
             task = Task(
                 request,
-                Means(self._loaded.target, drafter, self._cache),
+                Means(self._loaded.target, drafter, self._cache, claim=claim),
                 lambda: self._is_cancelled(request.id),
                 queue_seconds=perf_counter() - job.accepted_at,
                 share=self._lanes.share,
             )
+            self._memory.begin()
             self._lanes.admit(task)
         except SplashError as error:
             self._tell(Failed(request.id, error))

@@ -14,17 +14,18 @@ reads what it had read. What goes wrong in one text ends that request only.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
-from splashpy.engine.ledger import Ledger
+from splashpy.engine.memory_ledger import MemoryLedger, is_refusal
 from splashpy.engine.reading_order import ReadingOrder
 from splashpy.engine.request import EngineEvent, Failed, GenerationRequest, SetAside
 from splashpy.engine.shared_cycle import expected_tokens, launch_together
 from splashpy.engine.task import Task
 from splashpy.engine.widths import Widths
-from splashpy.errors import CapacityError, InternalError, SplashError
+from splashpy.errors import InternalError, ShortageError, SplashError
 from splashpy.models.target import Target
 from splashpy.protocol import Phase
 
@@ -32,7 +33,6 @@ _CONTENDED = 0.5  # of the usual time of a chunk
 _RESERVE = 1024  # rows of an answer that are counted when it begins
 _PASS = 8  # rows the next pass may add to a text
 _ROOM = 256  # rows more than a text has, for it to be taken up again
-_REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
 
 
 class Lanes:
@@ -42,7 +42,9 @@ class Lanes:
         target: of all of them.
         widths: decides how much is drafted in shared cycles.
         most: requests at a time.
-        ledger: of the memory their texts take; None where it is not known.
+        ledger: their claims are made of, and who gives back for them.
+        rows: their texts may have together when one is let in; None where memory is
+            not known.
         clock: seconds.
 
     Attributes:
@@ -55,11 +57,14 @@ class Lanes:
         widths: Widths,
         *,
         most: int,
-        ledger: Ledger | None = None,
+        ledger: MemoryLedger | None = None,
+        rows: int | None = None,
         clock: Callable[[], float] = perf_counter,
     ):
         self._target, self._widths = target, widths
-        self._most, self._ledger = most, ledger or Ledger()
+        self._most, self._ledger = most, ledger or MemoryLedger()
+        self._rows = sys.maxsize if rows is None else rows
+        self._proven = sys.maxsize  # rows MLX had memory for, once it had none for more
         self._clock = clock
         self._all: list[Task] = []  # in the order they were let in
         self._order = ReadingOrder()
@@ -94,7 +99,8 @@ class Lanes:
         if not self._all:
             return True
         free = len(self._all) < self._most and not self.pressed and not self._aside
-        return free and self._ledger.fits(self._held + _rows(request))
+        wanted = self._held + _rows(request)
+        return free and wanted <= min(self._rows, self._proven)
 
     def admit(self, task: Task) -> None:
         """Let a request run."""
@@ -117,6 +123,7 @@ class Lanes:
             alone: nobody waits to be let in.
         """
         try:
+            yield from self._end_cancelled()
             yield from self._make_room()
             running = self._running
             if alone and len(running) == 1:
@@ -129,11 +136,9 @@ class Lanes:
 
     def suspend(self) -> Iterator[EngineEvent]:
         """Set the newest text aside, the foreground last; never the only one."""
-        running = self._running
-        if len(running) < 2:
+        if len(self._running) < 2:
             return
-        newest = [task for task in running if not task.request.foreground] or running
-        task = newest[-1]
+        task = self._newest
         yield from self._guarded(task, task.land())
         if not task.ended and not task.aside:
             yield self._set_aside(task)
@@ -150,6 +155,12 @@ class Lanes:
         return [task for task in self._all if not task.aside and not task.ended]
 
     @property
+    def _newest(self) -> Task:
+        """Who is set aside next: those in the foreground last."""
+        running = self._running
+        return ([t for t in running if not t.request.foreground] or running)[-1]
+
+    @property
     def _aside(self) -> list[Task]:
         return [task for task in self._all if task.aside and not task.ended]
 
@@ -158,11 +169,8 @@ class Lanes:
         return sum(map(_held, self._running))
 
     def _make_room(self) -> Iterator[EngineEvent]:
-        """Let run what memory allows: fewer where it is refused, one more where not."""
-        for task in self._aside:
-            if task.cancelled:
-                yield from task.give_up()
-        while len(self._running) > 1 and not self._ledger.allow(self._held):
+        """Let run what memory allows: fewer where it refused, one more where not."""
+        while len(self._running) > 1 and self._held > self._proven:
             yield from self.suspend()
         for task in self._aside[:1]:
             if self._may_go_on(task):
@@ -173,8 +181,9 @@ class Lanes:
         if not running:
             return True
         busy = self.pressed or any(other.restoring for other in running)
-        wanted = self._held + _held(task) + _ROOM
-        return not busy and self._ledger.allow(wanted, new=task.rows + _ROOM)
+        wanted = _held(task) + _ROOM
+        proven = self._held + wanted <= self._proven
+        return not busy and proven and task.has_room(wanted)
 
     def _take_up(self, task: Task) -> Iterator[EngineEvent]:
         try:
@@ -194,17 +203,23 @@ class Lanes:
         once what is stored was given up; if nothing is, it fails.
         """
         running = self._running
-        freed = self._ledger.shrink(0)
+        freed = self._ledger.drop_stored()
         if len(running) < 2 and not freed:
             yield _failed(tasks[0], _too_large(tasks[0], error))
             return
         if len(running) > 1:
-            self._ledger.lower(self._held - _held(running[-1]))
+            held = self._held - _held(running[-1])
+            self._proven = min(self._proven, held)
         for task in running:
             if task in tasks or task is running[-1]:
                 yield self._set_aside(task)
 
     # --- steps --------------------------------------------------------------------
+
+    def _end_cancelled(self) -> Iterator[EngineEvent]:
+        for task in self._all:
+            if task.cancelled:
+                yield from self._guarded(task, task.give_up())
 
     def _alone(self, task: Task) -> Iterator[EngineEvent]:
         self._owed = 0.0
@@ -226,7 +241,7 @@ class Lanes:
             self._owed = self._owed - (self._clock() - began) if reader else 0.0
 
     def _read(self, task: Task) -> Iterator[EngineEvent]:
-        if task.sequence is None and not task.cancelled:
+        if task.sequence is None:
             self._order.borrow(task)
         yield from _next(task)
 
@@ -241,7 +256,7 @@ class Lanes:
         return cohorts[self._turn % len(cohorts)]
 
     def _cycle(self, cohort: Sequence[Task]) -> Iterator[EngineEvent]:
-        began = self._clock()
+        began, running = self._clock(), len(self._running)
         sequences = [task.begun for task in cohort]
         most = self._widths.choose([expected_tokens(each) for each in sequences])
         try:
@@ -250,11 +265,18 @@ class Lanes:
             yield from self._broken(cohort, error)
             return
         self._widths.note(len(cohort), most, self._clock() - began)
+        refused: list[tuple[Task, ShortageError]] = []
         for task, flight in zip(cohort, flights, strict=True):
-            if isinstance(flight, SplashError):
+            if isinstance(flight, ShortageError):
+                refused.append((task, flight))
+            elif isinstance(flight, SplashError):
                 yield _failed(task, flight)
             else:
                 yield from self._guarded(task, task.settle(flight))
+        if len(self._running) < running:
+            return  # one has ended, and left its memory: who was refused asks again
+        for task, error in refused[:1]:
+            yield from self._broken([task], error)
 
     def _guarded(
         self, task: Task, events: Iterator[EngineEvent]
@@ -266,31 +288,34 @@ class Lanes:
             yield from self._broken([task], error)
 
     def _broken(self, tasks: Sequence[Task], error: Exception) -> Iterator[EngineEvent]:
-        if isinstance(error, RuntimeError) and str(error).startswith(_REFUSALS):
+        if is_refusal(error):
             yield from self._retreat(tasks, error)
+        elif isinstance(error, ShortageError) and len(self._running) > 1:
+            yield from self.suspend()
         else:
             for task in tasks:
                 yield _failed(task, error)
 
 
 def _next(task: Task) -> Iterator[EngineEvent]:
-    if task.sequence is not None:
-        return task.read()
-    return task.give_up() if task.cancelled else task.begin()
+    return task.begin() if task.sequence is None else task.read()
 
 
 def _failed(task: Task, error: Exception) -> Failed:
-    task.ended = True
+    task.abandon()
     if isinstance(error, SplashError):
         return Failed(task.request.id, error)
     return Failed(task.request.id, InternalError(repr(error)), fatal=True)
 
 
-def _too_large(task: Task, error: Exception) -> CapacityError:
-    return CapacityError(
+def _too_large(task: Task, error: Exception) -> ShortageError:
+    return ShortageError(
         f"memory does not suffice to go on with this text of {_held(task)} tokens",
         why=f"nothing else runs, and what was stored is given up: {error}",
-        fix=["--kv q8", "--max-context with fewer tokens", "close other programs"],
+        fix=[
+            "ask with a shorter prompt, or for a shorter answer",
+            "--kv q8, or close other programs",
+        ],
     )
 
 

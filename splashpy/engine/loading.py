@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,14 @@ from splashpy.drafting.lookup import (
     MAX_ROWS,
     LookupDrafter,
 )
-from splashpy.drafting.pace import FREE, Costs
+from splashpy.drafting.pace import Costs
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine.calibration import Calibration
-from splashpy.engine.costs import measure_costs, renew_costs
+from splashpy.engine.finer_costs import Reach
+from splashpy.engine.lane_claim import COPIES
 from splashpy.engine.memory import Needs, Plan, budget_bytes, plan_memory
 from splashpy.engine.row_kernels import choose_kernels
+from splashpy.engine.timing import Timed, time_cycles
 from splashpy.errors import ModelResultError, PairError, SplashError, UsageError
 from splashpy.kernels import metal, verdicts
 from splashpy.models.dflash2 import DFlashNetwork
@@ -43,8 +45,6 @@ from splashpy.package.identity import files_identity
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.protocol import DraftState, LoadOptions, LoadProgress
 from splashpy.version import __version__
-
-_COPIES = 3  # of windows and recurrent states: the running one and two checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Loaded:
         draft: what to tell a person about it.
         draft_bytes: bytes of drafter weights.
         plan: of the memory; None where nobody knows what there is.
-        costs: of cycles on this machine.
+        timed: what cycles cost on this machine.
         lanes: requests that may run at a time.
     """
 
@@ -116,8 +116,13 @@ class Loaded:
     draft: DraftState
     draft_bytes: int = 0
     plan: Plan | None = None
-    costs: Costs = FREE
+    timed: Timed = field(default_factory=Timed)
     lanes: int = 1
+
+    @property
+    def costs(self) -> Costs:
+        """Of cycles on this machine."""
+        return self.timed.costs
 
     @property
     def block_size(self) -> int:
@@ -155,10 +160,12 @@ def load(request: LoadRequest, progress: Callable[[LoadProgress], None]) -> Load
         target.facts = replace(target.facts, context_max=plan.context)
     progress(LoadProgress(phase="warmup"))
     check_numbers(target)
+    return replace(_with_drafter(target, request, plan), plan=plan)
+
+
+def _lanes(request: LoadRequest, plan: Plan | None) -> int:
     lanes = request.options.max_concurrent
-    if plan:
-        lanes = min(lanes, plan.lanes)
-    return replace(_with_drafter(target, request, plan), plan=plan, lanes=lanes)
+    return min(lanes, plan.lanes) if plan else lanes
 
 
 def _planned(target: MlxLmTarget, request: LoadRequest) -> list[Plan]:
@@ -182,7 +189,7 @@ def _planned(target: MlxLmTarget, request: LoadRequest) -> list[Plan]:
         row=state.row,
         row_q8=state.row_q8,
         draft_row=draft_row,
-        lane=_COPIES * state.fixed,
+        lane=COPIES * state.fixed,
         context_max=request.context_max,
     )
     asked = options.max_context is not None
@@ -238,26 +245,28 @@ def _with_drafter(
     target: MlxLmTarget, request: LoadRequest, plan: Plan | None
 ) -> Loaded:
     options = request.options
+    lanes = _lanes(request, plan)
     if options.no_draft:
         choose_kv(target, request, plan)
         _choose_kernels(target, None, options)
-        return _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
+        loaded = _loaded(target, PlainDrafter(), DraftState(reason="--no-draft"))
+        return replace(loaded, lanes=lanes)
     drafter, reason = _load_drafter(target, request)
     choose_kv(target, request, plan)  # taps are checked on the target's own numbers
-    costs = _costs(target, drafter, request)
+    timed = _timed(target, drafter, request, lanes)
+    lookup = _lookup(options, timed.costs)
     if drafter is None:
-        loaded = _without_network(target, _lookup(options, costs), reason)
-        return replace(loaded, costs=costs)
-    lookup = _lookup(options, costs)
+        loaded = _without_network(target, lookup, reason)
+        return replace(loaded, timed=timed, lanes=lanes)
     packed = drafter.config.quantization
     bits = options.draft_bits or (packed.bits if packed else UNPACKED_BITS)
     loaded = _loaded(
         target,
-        CombinedDrafter(lookup, drafter, costs),
+        CombinedDrafter(lookup, drafter, timed.costs),
         DraftState(state="active", bits=bits),
         drafter.nbytes,
     )
-    return replace(loaded, costs=costs)
+    return replace(loaded, timed=timed, lanes=lanes)
 
 
 def _without_network(
@@ -274,21 +283,22 @@ def _without_network(
     return _loaded(target, lookup, DraftState(state="lookup", reason=reason))
 
 
-def _costs(
-    target: Target, drafter: DFlash2Drafter | None, request: LoadRequest
-) -> Costs:
-    if not request.paced or (drafter is None and request.options.lookup is not None):
-        return FREE
-    rows = [DRAFT_TOKENS + 1]
-    if drafter is not None:
-        rows += [2, drafter.block_size]
+def _timed(
+    target: Target, drafter: DFlash2Drafter | None, request: LoadRequest, lanes: int
+) -> Timed:
+    options = request.options
+    if not request.paced or (drafter is None and options.lookup is not None):
+        return Timed()
+    block = drafter.block_size if drafter is not None else 0
+    rows = [DRAFT_TOKENS + 1, *((2, block) if block else ())]
+    reach = Reach(
+        block=block,
+        lookup=0 if options.lookup is False else options.block_size or MAX_ROWS,
+        lanes=lanes,
+        context=target.facts.context_max,
+    )
     kept = _calibration(target, drafter, request)
-    costs = kept.read(rows)
-    if costs is not None:
-        return renew_costs(costs, target, drafter)
-    costs = measure_costs(target, rows, drafter)
-    kept.write(costs)
-    return costs
+    return time_cycles(target, drafter, kept, rows, reach)
 
 
 def _calibration(

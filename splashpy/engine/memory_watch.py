@@ -18,7 +18,9 @@ from time import monotonic
 import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
+from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.pressure import pressure
+from splashpy.engine.wired import WiredWeights, this_machine
 from splashpy.kernels import metal
 from splashpy.protocol import Log, Memory, Pressure, Shed
 from splashpy.units import format_bytes
@@ -36,6 +38,11 @@ class MemoryWatch:
         emit: receives ``Memory``, and ``Shed`` and ``Log`` for what was given back.
         level: how short of memory the computer is.
         clock: seconds.
+        wired: wires weights where that is asked for.
+
+    Attributes:
+        ledger: of the loaded model.
+        wired: as given.
     """
 
     def __init__(
@@ -43,8 +50,11 @@ class MemoryWatch:
         emit: Callable[[Memory | Shed | Log], None],
         level: Callable[[], Pressure] = pressure,
         clock: Callable[[], float] = monotonic,
+        wired: WiredWeights | None = None,
     ):
         self._emit, self._level, self._clock = emit, level, clock
+        self.ledger = MemoryLedger()
+        self.wired = wired or WiredWeights(this_machine(), clock)
         self._looked_at = -LOOK_SECONDS
         self._acted: tuple[Pressure, float] = ("normal", -PAUSE_SECONDS)
         self._seen: Pressure = "normal"
@@ -63,8 +73,23 @@ class MemoryWatch:
         """How short of memory the computer was at the last look."""
         return self._seen
 
-    def look(self, cache: PrefixCache | None) -> bool:
+    def wire(self, weights: int) -> None:
+        """Let weights of so many bytes stay in physical memory, where they may."""
+        self.wired.begin(weights, self._level())
+        if self.wired.reason:
+            text = f"--wired weights has no effect: {self.wired.reason}"
+            self._emit(Log(level="warn", text=text))
+
+    def begin(self) -> None:
+        """A request begins."""
+        self.wired.use(self._seen)
+
+    def look(self, cache: PrefixCache | None, *, busy: bool = True) -> bool:
         """Look at the computer, if it is time, and act; called between cycles.
+
+        Args:
+            cache: of states of earlier requests.
+            busy: a request runs.
 
         Returns:
             Whether it needs more than stored states: a text has to be set aside.
@@ -74,6 +99,10 @@ class MemoryWatch:
             return False
         self._looked_at = now
         self._seen = self._level()
+        wired = self.wired.nbytes
+        self.wired.look(self._seen, busy=busy)
+        if self.wired.nbytes != wired:
+            self.tell(cache)
         acted, at = self._acted
         worse = _LEVELS.index(self._seen) > _LEVELS.index(acted)
         critical = self._seen == "critical"
@@ -95,6 +124,9 @@ class MemoryWatch:
                 cache=mx.get_cache_memory(),
                 kv_tokens=cache.num_tokens if cache else 0,
                 pressure=self._seen,
+                ledger=self.ledger.report(),
+                wired=self.wired.nbytes,
+                not_wired=self.wired.reason,
             )
         )
 

@@ -62,6 +62,7 @@ def prefill(
 
     Raises:
         RequestCancelled: between two chunks, when ``cancelled()``.
+        ShortageError: there is no memory for the next chunk.
         ModelResultError: the target computed NaN.
     """
     text = tuple(sequence.tokens[: sequence.due])

@@ -31,6 +31,7 @@ _SLOW_SECONDS, _SLOW_TIMES = 5.0, 10.0
 _REMEMBERED = 64  # units of a kind
 
 Mode = Literal["reading", "writing"]
+_Kind = tuple[Mode, int]  # and the texts that shared it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,10 @@ class Pulse:
     def __init__(self, clock: Callable[[], float] = perf_counter):
         self._clock = clock
         self._at: tuple[Literal["rest", "between", "unit"], float] = ("rest", clock())
-        self._usual: dict[tuple[Mode, int], deque[float]] = defaultdict(
+        self._times: dict[_Kind, deque[float]] = defaultdict(
             lambda: deque(maxlen=_REMEMBERED)
         )
+        self._usual: dict[_Kind, float] = {}
         self._slowest = 0.0  # of the usual times
 
     def rest(self) -> None:
@@ -106,11 +108,12 @@ class Pulse:
         self.beat()
         if unit is None:
             return ""
-        times = self._usual[unit.mode, unit.texts]
-        usual = median(times) if times else 0.0
-        times.append(seconds)
-        self._slowest = max(median(each) for each in self._usual.values())
-        if not usual or seconds <= max(_SLOW_SECONDS, _SLOW_TIMES * usual):
+        kind = unit.mode, unit.texts
+        usual = self._usual.get(kind)
+        self._times[kind].append(seconds)
+        self._usual[kind] = median(self._times[kind])
+        self._slowest = max(self._usual.values())
+        if usual is None or seconds <= max(_SLOW_SECONDS, _SLOW_TIMES * usual):
             return ""
         return (
             f"slow: {unit.mode} {unit.texts} text(s) took {seconds:.1f} s, usually "

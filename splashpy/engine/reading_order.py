@@ -60,7 +60,7 @@ class ReadingOrder:
 
     def waits(self, task: Task) -> bool:
         """Whether another request is reading what this prompt begins with."""
-        if task.sequence is not None or task.cancelled or task.aside:
+        if task.sequence is not None or task.aside:
             return False
         for other, common in self._common[task]:
             if other.ended or other.aside or other.writing:

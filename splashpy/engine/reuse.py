@@ -112,6 +112,8 @@ def lend(sequence: Sequence, length: int, cache: PrefixCache) -> None:
     length = sequence.state.nearest(length)
     if length < cache.policy.shortest or length in (0, sequence.state.length):
         return
+    if not cache.fits(sequence.state.nbytes * length // sequence.state.length):
+        return
     prompt = sequence.request.token_ids[:length]
     state = sequence.state.branch(length, length + _RESERVE)
     places = {at: replace(p) for at, p in sequence.places.items() if at <= length}
@@ -151,7 +153,7 @@ def keep_places(sequence: Sequence, cache: PrefixCache | None) -> None:
         kind = sequence.plan.pop(at)
         if state.cut_anywhere:
             sequence.places[at] = cache.place(kind)
-        elif at == state.length:
+        elif at == state.length and sequence.claim.may_keep(state):
             state.keep()
             sequence.places[at] = cache.place(kind, _copied_context(sequence))
 

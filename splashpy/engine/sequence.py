@@ -16,6 +16,7 @@ import mlx.core as mx
 from splashpy.cache.plan import Kind
 from splashpy.cache.stored_run import Place
 from splashpy.drafting.drafter import Drafter
+from splashpy.engine.lane_claim import LaneClaim, unlimited
 from splashpy.engine.request import GenerationRequest
 from splashpy.models.state import TargetState
 from splashpy.verification.logprobs import TokenLogprob
@@ -43,6 +44,7 @@ class Sequence:
         places: those that were.
         mask_seconds: spent on what the grammar allows.
         first: about the token the prefill produced, where that is asked for.
+        claim: on the memory its state takes.
     """
 
     request: GenerationRequest
@@ -61,6 +63,7 @@ class Sequence:
     grammar: AnswerRules | None = field(init=False, default=None)
     first: tuple[TokenLogprob, ...] = ()
     mask_seconds: float = 0.0
+    claim: LaneClaim = field(default_factory=unlimited)
 
     def __post_init__(self) -> None:
         grammar, limit = self.request.grammar, self.request.reasoning
@@ -105,6 +108,16 @@ class Sequence:
             kept = kept[: self.grammar.consume(kept)]
         self.tokens.extend(kept)
         return kept
+
+    def cover(self) -> None:
+        """Claim the memory of the next cycle, and of one ahead of it.
+
+        Raises:
+            ShortageError: there is none.
+        """
+        left = len(self.request.token_ids) + self.budget - self.state.length
+        rows = min(2 * self.drafter.block_size, max(left, 0))
+        self.claim.cover(self.state, rows)
 
     def settle_rows(self) -> None:
         """Roll the target back to committed tokens."""

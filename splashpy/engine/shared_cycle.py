@@ -33,6 +33,24 @@ def launch_together(
     Returns:
         For every text its cycle, or the error that ends that text alone.
     """
+    refused = [_refusal(each) for each in sequences]
+    able = [s for s, error in zip(sequences, refused, strict=True) if error is None]
+    flights = iter(_launch(able, target, most) if able else ())
+    return [next(flights) if error is None else error for error in refused]
+
+
+def _refusal(sequence: Sequence) -> SplashError | None:
+    """Why a text has no memory to go on; None where it has."""
+    try:
+        sequence.cover()
+    except SplashError as error:
+        return error
+    return None
+
+
+def _launch(
+    sequences: Many[Sequence], target: Target, most: int
+) -> list[InFlight | SplashError]:
     started = perf_counter()
     positions = [sequence.state.length for sequence in sequences]
     proposals = [_propose(sequence, most) for sequence in sequences]

@@ -10,14 +10,16 @@ Between two steps it can be set aside; taken up again, it reads what it had read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.drafter import Drafter
 from splashpy.engine.constraint import rules_within
 from splashpy.engine.cycle import InFlight, launch, settle
-from splashpy.engine.prefill import prefill
+from splashpy.engine.lane_claim import LaneClaim, unlimited
+from splashpy.engine.memory_ledger import is_refusal
+from splashpy.engine.prefill import LARGEST_CHUNK, prefill
 from splashpy.engine.request import (
     EngineEvent,
     Finished,
@@ -43,12 +45,14 @@ class Means:
         drafter: who proposes.
         cache: state of earlier requests, taken over and given back.
         clock: seconds.
+        claim: on the memory the text takes.
     """
 
     target: Target
     drafter: Drafter
     cache: PrefixCache | None
     clock: Callable[[], float] = perf_counter
+    claim: LaneClaim = field(default_factory=unlimited)
 
 
 class Task:
@@ -152,22 +156,39 @@ class Task:
         self._started = self._first = means.clock()
         arguments = self.request, means.target, means.drafter, means.cache
         self.sequence, found = begin(*arguments, self.budget)
+        self.sequence.claim = means.claim
         self._chunks = self._prefill(self.sequence)
         if means.cache is not None:
             yield LookedUp(self.request.id, found)
         yield next(self._chunks)  # tells how much is read already
 
     def give_up(self) -> Iterator[EngineEvent]:
-        """End what was not begun, or was set aside."""
-        yield self._finished("cancelled")
+        """End it in any phase, after the cycle in the air: nobody wants it any more."""
+        yield from self.land()
+        if self.ended:
+            return
+        if self.sequence is None or self.aside:
+            yield self._finished("cancelled")
+        else:
+            yield from self._end("cancelled")
 
     def set_aside(self) -> int:
         """Give up what the text holds, and a cycle in the air; returns the bytes."""
         self._chunks = self._flight = None
+        self._means.claim.release()
         self.aside, self.restoring = True, False
         if self.sequence is None:
             return 0
         return set_aside(self.sequence, self._means.target)
+
+    def abandon(self) -> None:
+        """End without an answer: what was computed is not kept."""
+        self.ended = True
+        self._means.claim.release()
+
+    def has_room(self, rows: int) -> bool:
+        """Whether the memory for so many rows can be had, while it is aside."""
+        return self._means.claim.make_room(rows)
 
     def take_up(self) -> None:
         """Go on after having been set aside, with what is stored of the text."""
@@ -183,7 +204,7 @@ class Task:
     def _end_restoring(self) -> None:
         """Once everything is read again, a text that was being written goes on."""
         sequence = self.begun
-        if self.left:
+        if self.left or not self._spoke:
             return
         self._chunks, self.restoring = None, False
         at = sequence.due
@@ -201,18 +222,24 @@ class Task:
         )
 
     def read(self) -> Iterator[EngineEvent]:
-        """Read the next chunk; the last one also brings the first token."""
+        """Read the next chunk; the last one also brings the first token.
+
+        Raises:
+            ShortageError: there is no memory for it; nothing has happened.
+        """
         assert self._chunks is not None
+        sequence = self.begun
+        sequence.claim.cover(sequence.state, min(self.left, LARGEST_CHUNK))
         try:
-            progress = next(self._chunks)
+            progress = next(self._chunks, None)
         except RequestCancelled:
             yield from self._end("cancelled")
             return
         if self.restoring and self._spoke:
             self._end_restoring()
             return
-        yield progress
-        sequence = self.begun
+        if progress is not None:  # else only the first token was not told yet
+            yield progress
         self.restoring = self.restoring and sequence.state.length < sequence.told
         if self.left:
             return
@@ -226,12 +253,15 @@ class Task:
     def write(self) -> Iterator[EngineEvent]:
         """One cycle alone, with the next one in the air before it is told."""
         sequence, target = self.begun, self._means.target
+        sequence.cover()
         flight = self._flight or launch(sequence, target)
         ahead = launch(sequence, target) if _may_go_ahead(sequence, flight) else None
         event = settle(sequence, flight)
         goes_on = not (sequence.finished or self._cancelled())
-        self._flight = (ahead or launch(sequence, target)) if goes_on else None
-        yield event
+        try:
+            self._flight = (ahead or launch(sequence, target)) if goes_on else None
+        finally:
+            yield event  # it is committed, even if there is no memory for the next one
         if not goes_on:
             yield from self._stop()
 
@@ -264,11 +294,16 @@ class Task:
 
     def _end(self, reason: Reason) -> Iterator[EngineEvent]:
         self._chunks = self._flight = None
-        leave(self.begun, self._means.cache)
+        try:
+            leave(self.begun, self._means.cache)
+        except RuntimeError as error:
+            if not is_refusal(error):  # else it is not kept, which costs time only
+                raise
         yield self._finished(reason)
 
     def _finished(self, reason: Reason) -> Finished:
         self.ended = True
+        self._means.claim.release()
         return Finished(
             id=self.request.id,
             reason=reason,

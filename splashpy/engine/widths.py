@@ -92,10 +92,10 @@ class Widths:
 
     def _scaled(self, texts: int) -> Costs:
         """What cycles of so many texts should cost, from those of one."""
-        plain = self.costs.verify(texts)
+        plain = self.costs.together(texts, 1)
         longest = MOST_ROWS // texts
         passes = tuple(
-            (rows, self.costs.verify(texts * rows) / plain)
+            (rows, self.costs.together(texts, rows) / plain)
             for rows in range(2, longest + 1)
         )
         draft = texts * self.costs.draft / plain

@@ -64,6 +64,7 @@ class LaneKV(_Rows):
     def __init__(self, capacity: int):
         super().__init__()
         self._capacity = capacity
+        self._tight = False
 
     def update_and_fetch(
         self, keys: mx.array, values: mx.array
@@ -91,6 +92,15 @@ class LaneKV(_Rows):
         if window_size is not None or (return_array and rows > 1):
             return create_causal_mask(rows, self.offset, window_size=window_size)
         return None if rows == 1 else "causal"
+
+    def reserved(self, more: int) -> int:
+        """Rows the buffers have once ``more`` were appended to those held."""
+        have = self.arrays[0].shape[2] if self.arrays else 0
+        return self._size(have, self.offset + more)
+
+    def grow_tightly(self) -> None:
+        """From now on take no more rows ahead than up to the next step."""
+        self._tight = True
 
     def reaches(self, length: int) -> bool:
         """Whether a roll back to ``length`` rows is exact: always."""
@@ -160,13 +170,23 @@ class LaneKV(_Rows):
         self, buffer: mx.array | None, rows: mx.array, needed: int
     ) -> mx.array:
         if buffer is None:
-            return _empty(rows, max(self._capacity, needed))
+            return _empty(rows, self._size(0, needed))
         have = buffer.shape[2]
         if needed <= have:
             return buffer
-        more = max(needed, int(have * _GROWTH)) - have
-        more += -more % _GROWTH_ROWS
+        more = self._size(have, needed) - have
         return mx.concatenate([buffer, _empty(rows, more)], axis=2)
+
+    def _size(self, have: int, needed: int) -> int:
+        """Rows of a buffer that had ``have`` and holds ``needed`` now."""
+        if needed <= have:
+            return have
+        if self._tight:
+            return needed + -needed % _GROWTH_ROWS
+        if not have:
+            return max(self._capacity, needed)
+        more = max(needed, int(have * _GROWTH)) - have
+        return have + more + -more % _GROWTH_ROWS
 
 
 class LaneRotKV(_Rows):
@@ -339,6 +359,15 @@ class LaneList:
     def offset(self) -> int:
         """Rows held."""
         return self._lanes[0].offset
+
+    def reserved(self, more: int) -> int:
+        """Rows the buffers have once ``more`` were appended to those held."""
+        return self._lanes[0].reserved(more)
+
+    def grow_tightly(self) -> None:
+        """From now on take no more rows ahead than up to the next step."""
+        for lane in self._lanes:
+            lane.grow_tightly()
 
     def reaches(self, length: int) -> bool:
         """Whether every lane can roll back to ``length`` rows."""

@@ -92,7 +92,25 @@ class TargetState:
     def held(self) -> dict[int, int]:
         """Bytes of every array held, by identity: states may share some."""
         held = {id(a): a.nbytes for lane in self.lanes for a in lane.held}
-        return held | {id(a): a.nbytes for a in self._kept}
+        return held | self.kept
+
+    @property
+    def kept(self) -> dict[int, int]:
+        """Of those, the arrays of checkpoints."""
+        return {id(a): a.nbytes for a in self._kept}
+
+    def reserved(self, more: int) -> int:
+        """Rows there is room for once ``more`` were appended; 0 where none are held."""
+        return next((lane.reserved(more) for lane in self._growing), 0)
+
+    def grow_tightly(self) -> None:
+        """Memory is short: from now on take few rows ahead, and grow more often."""
+        for lane in self._growing:
+            lane.grow_tightly()
+
+    @property
+    def _growing(self) -> list[LaneKV | LaneList]:
+        return [a for a in self.lanes if isinstance(a, LaneKV | LaneList)]
 
     @property
     def row_nbytes(self) -> int:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine as the event loop sees it: asked without waiting, restarted when it dies.
 
-Threads of ``client/link.py`` speak to the engine; what arrives is handed to whoever
-asked, on the loop. A dead engine is started again behind the same port, one that hangs
-is ended first, and requests of which nothing was passed on yet begin anew there
-(``under_way.py``). An engine that had nothing to do for long is ended, if that is
-wanted, and started by the next request.
+What arrives from the engine (``links.py``) is handed to whoever asked. A dead engine is
+started again behind the same port, one that hangs is ended first, and requests of which
+nothing was passed on yet begin anew there (``under_way.py``). An engine without work
+for long is ended, if that is wanted, and started by the next request.
 
 ::
 
@@ -24,7 +23,6 @@ from dataclasses import replace
 from typing import Literal
 
 from splashpy.client.client import EngineClient
-from splashpy.client.link import EngineLink
 from splashpy.errors import (
     EngineDiedError,
     EngineStuckError,
@@ -43,6 +41,7 @@ from splashpy.protocol import (
     Tokens,
 )
 from splashpy.server.errors import ApiError, engine_away, from_failure
+from splashpy.server.links import Links
 from splashpy.server.questions import Answer, Question, Questions
 from splashpy.server.restarts import SAFE_MODE, WITHIN_SECONDS, Restarts
 from splashpy.server.running import Running
@@ -53,7 +52,6 @@ State = Literal[
     "loading", "ready", "unloading", "unloaded", "recovering", "failed", "draining"
 ]
 _COMING: tuple[State, ...] = ("loading", "recovering", "unloading")
-_STUCK_SECONDS = 30.0  # a host that reads a very long prompt may be silent for a while
 
 
 class Engine:
@@ -84,20 +82,18 @@ class Engine:
         note: Callable[[str], None] = lambda text: None,
         idle_seconds: float | None = None,
     ) -> None:
-        self._connect = connect
+        self._links = Links(connect, self._take)
         self._load = load
         self._warn, self._note = warn, note
         self.idle_seconds = idle_seconds
-        self._link: EngineLink | None = None
-        self._dead: EngineLink | None = None
-        self._running = UnderWay(self.send, self._one_left)
+        self._under_way = UnderWay(self.send, self._one_left)
+        self._running = self._under_way.running
         self._questions = Questions(self.send)
         self._settled = asyncio.Event()
         self._loaded = self._wanted = self._safe_mode = False
         self._waiting = 0
         self._next_start: asyncio.TimerHandle | None = None
         self._rest_ends: asyncio.TimerHandle | None = None
-        self._ending: asyncio.Task[None] | None = None
         self._state: State = "loading"
         self.facts: Ready | None = None
         self.vitals = Vitals(asyncio.get_running_loop().time)
@@ -124,7 +120,7 @@ class Engine:
     @property
     def replayed(self) -> int:
         """Requests that began anew at another engine."""
-        return self._running.replayed
+        return self._under_way.replayed
 
     @property
     def safe_mode(self) -> bool:
@@ -133,21 +129,7 @@ class Engine:
 
     def start(self) -> None:
         """Begin to load; returns at once."""
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._take, link)
-
-        previous, self._dead = self._dead, None
-        link = EngineLink(
-            self._connect,
-            self._load,
-            wake,
-            previous=previous,
-            stuck_seconds=_STUCK_SECONDS,
-        )
-        self._link = link
-        link.start()
+        self._links.start(self._load)
 
     async def close(self) -> None:
         """End the engine; waits until it is gone."""
@@ -155,28 +137,22 @@ class Engine:
         if self._next_start is not None:
             self._next_start.cancel()
         self._wake()
-        if self._ending is not None:
-            await self._ending
-        for link in (self._link, self._dead):
-            if link is not None:
-                await asyncio.to_thread(link.close, now=link is self._dead)
+        await self._links.close()
 
     def kill(self) -> None:
         """End the engine at once, from any thread."""
-        for link in (self._link, self._dead):
-            if link is not None:
-                link.close(now=True)
+        self._links.kill()
 
     def drain(self) -> None:
         """Refuse what has not begun; what has may end."""
         if self.state == "draining":
             return
         self._enter("draining")
-        self._running.drop_all(self.absence, begun=False)
+        self._under_way.drop_all(self.absence, begun=False)
 
     def end_all(self) -> None:
         """Nobody waits any longer for what still runs."""
-        self._running.drop_all(self.absence)
+        self._under_way.drop_all(self.absence)
 
     async def until_ready(self, seconds: float) -> Ready:
         """Facts about the loaded model; one that was unloaded is loaded again.
@@ -212,7 +188,7 @@ class Engine:
 
     def generate(self, command: Generate) -> Running:
         """Begin a request; follow it with ``next``, end it with ``leave``."""
-        running = self._running.begin(command)
+        running = self._under_way.begin(command)
         self._wake()
         self._load_again()
         self._hand_over()
@@ -237,8 +213,7 @@ class Engine:
 
     def send(self, command: Command) -> None:
         """Hand a command to the engine, if there is one."""
-        if self._link is not None:
-            self._link.send(command)
+        self._links.send(command)
 
     # --- what the engine is given -----------------------------------------------------
 
@@ -251,7 +226,7 @@ class Engine:
 
     def _hand_over(self) -> None:
         if self._loaded:
-            self._running.hand_over()
+            self._under_way.hand_over()
 
     def _one_left(self) -> None:
         self._hand_over()
@@ -259,14 +234,11 @@ class Engine:
 
     # --- what arrives -----------------------------------------------------------------
 
-    def _take(self, link: EngineLink) -> None:
-        for _, arrived in link.take():
-            if link is not self._link:
-                return
-            if isinstance(arrived, SplashError):
-                self._lost(arrived)
-            else:
-                self._dispatch(arrived)
+    def _take(self, arrived: Event | SplashError) -> None:
+        if isinstance(arrived, SplashError):
+            self._lost(arrived)
+        else:
+            self._dispatch(arrived)
 
     def _dispatch(self, event: Event) -> None:
         name = getattr(event, "id", "")
@@ -280,13 +252,13 @@ class Engine:
             case Counted() | Tokens():
                 self._questions.answer(event)
             case Failure() if event.fatal:
-                self._running.blame(name)
+                self._under_way.blame(name)
             case Failure() if not name:
                 self._cannot_load(event)
             case Failure() if name in self._questions:
                 self._questions.refuse(name, from_failure(event, self.context))
             case _ if name in self._running:
-                self._running.take(name, event, self.context)
+                self._under_way.take(name, event, self.context)
             case _:
                 pass
 
@@ -301,13 +273,13 @@ class Engine:
         self._rest()
 
     def _refuse_all(self, error: Callable[[], ApiError]) -> None:
-        self._running.drop_all(error)
+        self._under_way.drop_all(error)
         self._questions.refuse_all(error)
 
     # --- when it dies -----------------------------------------------------------------
 
     def _lost(self, error: SplashError) -> None:
-        self._dead, self._link = self._link, None
+        self._links.lose()
         self._loaded = False
         self.vitals.gone()
         self._wake()
@@ -318,8 +290,8 @@ class Engine:
         elif not isinstance(error, EngineDiedError) or self._never_works:
             self._give_up(error)
         else:
-            units = self._running.units
-            self._running.judge(error)
+            units = self._under_way.units
+            self._under_way.judge(error)
             self._questions.survive(lambda: engine_away(error))
             self._restart(error, units)
 
@@ -339,7 +311,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         wait = self.restarts.after_death(loop.time(), units)
         if wait is None:
-            self._end_in_background(self._dead, now=True)
+            self._links.bury()
             self.problem = ApiError(
                 "engine_failed",
                 f"the engine died too often within {WITHIN_SECONDS / 60:.0f} minutes "
@@ -396,20 +368,13 @@ class Engine:
 
     def _unload(self) -> None:
         """End the engine's process: that frees its memory for certain."""
-        link, self._link = self._link, None
         self._loaded = False
         self.vitals.gone()
         if self.state != "draining":
             self._enter("unloading")
-        self._end_in_background(link, now=False)
+        self._links.put_away(self._unloaded)
 
-    def _end_in_background(self, link: EngineLink | None, *, now: bool) -> None:
-        loop = asyncio.get_running_loop()
-        self._ending = loop.create_task(self._end(link, now=now))
-
-    async def _end(self, link: EngineLink | None, *, now: bool) -> None:
-        if link is not None:
-            await asyncio.to_thread(link.close, now=now)
+    def _unloaded(self) -> None:
         if self.state == "unloading":
             self._enter("unloaded")
             if self._wanted:

@@ -107,6 +107,7 @@ _CODES = {
     "E-CONSTRAINT": "unsupported_schema",
     "E-TEMPLATE": "template_error",
     "E-FIT": "insufficient_memory",
+    "E-MEMORY": "insufficient_memory",
     "E-ENGINE-DIED": "engine_recovering",
     "E-ENGINE-STUCK": "engine_recovering",
 }

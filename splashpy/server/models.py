@@ -144,8 +144,8 @@ def status(endpoint: Endpoint) -> dict[str, Any]:
             "waiting": endpoint.waiting,
             "lanes": endpoint.lanes,
             "capacity": settings.max_queue,
-            "phases": asdict(engine.vitals.phases),
         },
+        "phases": asdict(engine.vitals.phases),
         "cache": {
             "hits": int(metrics.total("prefix_cache_hits_total")),
             "misses": int(metrics.total("prefix_cache_misses_total")),
@@ -177,6 +177,9 @@ def _memory(vitals: Vitals) -> dict[str, Any]:
         "cache_bytes": memory.cache,
         "peak_bytes": memory.peak,
         "pressure": memory.pressure,
+        "ledger": asdict(memory.ledger),
+        "wired_bytes": memory.wired,
+        "not_wired": memory.not_wired or None,
         "sheds": [
             {
                 "seconds_ago": round(now - at, 1),

@@ -263,6 +263,7 @@ def extension(done: Done) -> dict[str, Any]:
         "cycles": spec.cycles,
         "mean_accepted": round(spec.tau, 4),
         "accept_by_position": list(spec.accepted_per_position),
+        "draft_by_position": list(spec.drafted_per_position),
         "decisions": decisions(spec),
         "saved_steps": round(spec.saved, 3),
         "regret_steps": round(spec.regret, 3),

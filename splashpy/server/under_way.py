@@ -7,7 +7,7 @@ begin anew at the next one, and those it may have died of are tried one at a tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from splashpy.errors import SplashError
@@ -26,6 +26,7 @@ class UnderWay:
         left: called when one has ended.
 
     Attributes:
+        running: all of them by id, in the order they came.
         replayed: requests that began anew.
         units: chunks and cycles the present engine did for the one that got most.
     """
@@ -34,31 +35,19 @@ class UnderWay:
         self, send: Callable[[Command], None], left: Callable[[], None]
     ) -> None:
         self._send, self._left = send, left
-        self._running: dict[str, Running] = {}
+        self.running: dict[str, Running] = {}
         self._units: dict[str, int] = {}
         self.replayed = self.units = 0
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._running)
-
-    def __contains__(self, name: str) -> bool:
-        """Whether the request of this id has not ended."""
-        return name in self._running
-
-    def values(self) -> Iterator[Running]:
-        """In the order they came."""
-        yield from self._running.values()
 
     def begin(self, command: Generate) -> Running:
         """Keep a request; the engine gets it with the next ``hand_over``."""
         running = Running(command, self._send, self.forget)
-        self._running[command.id] = running
+        self.running[command.id] = running
         return running
 
     def forget(self, name: str) -> None:
         """Drop what still arrives for a request."""
-        self._running.pop(name, None)
+        self.running.pop(name, None)
         self._units.pop(name, None)
         self._left()
 
@@ -69,8 +58,8 @@ class UnderWay:
         die as well, it is known of which. It goes before those that wait, since it was
         before them already.
         """
-        alone = any(one.at_engine and one.deaths for one in self._running.values())
-        for running in self._running.values():
+        alone = any(one.at_engine and one.deaths for one in self.running.values())
+        for running in self.running.values():
             if running.at_engine or (running.deaths and alone):
                 continue
             command = running.command
@@ -88,7 +77,7 @@ class UnderWay:
             event: about it.
             context: tokens of the engine's context, for errors.
         """
-        running = self._running[name]
+        running = self.running[name]
         self._count(name, event)
         if isinstance(event, Failure):
             running.put(from_failure(event, context))
@@ -99,7 +88,7 @@ class UnderWay:
 
     def blame(self, name: str) -> None:
         """A dying engine reports itself by dying; this says of what."""
-        running = self._running.get(name)
+        running = self.running.get(name)
         if running is not None:
             running.blamed = True
 
@@ -117,13 +106,13 @@ class UnderWay:
             error: of each.
             begun: only those the engine works on, or does not; None: all.
         """
-        for running in list(self._running.values()):
+        for running in list(self.running.values()):
             if begun is None or running.begun == begun:
                 self.drop(running, error())
 
     def judge(self, error: SplashError) -> None:
         """The engine died: decide who begins anew and who fails."""
-        under_way = list(self._running.values())
+        under_way = list(self.running.values())
         for running in suspects(under_way):
             running.deaths += 1
         for running in under_way:

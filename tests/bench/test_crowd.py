@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
@@ -52,6 +53,66 @@ def test_an_answer_is_timed_and_its_tokens_are_the_endpoints_own() -> None:
     (body,) = server.asked
     assert (body["model"], body["max_tokens"], body["stream"]) == ("first", 8, True)
     assert body["messages"] == MESSAGES
+
+
+def check_acceptance(leg: Leg) -> None:
+    """The identities AIPerf refuses a record for."""
+    record = leg.acceptance()
+    assert record is not None
+    histogram = {int(n): count for n, count in record["acceptance_histogram"].items()}
+    assert min(histogram.values()) > 0
+    assert sum(histogram.values()) == record["num_spec_steps"] <= leg.cycles
+    weighted = sum(n * count for n, count in histogram.items())
+    assert weighted == record["num_accepted_draft_tokens"] == leg.accepted
+    assert record["num_draft_tokens"] == sum(leg.drafted_per_position)
+    assert max(histogram) <= record["num_spec_tokens"]
+
+
+TOLD = {
+    "splashpy": {
+        "cycles": 7,
+        "accept_by_position": [4, 2, 2],
+        "draft_by_position": [6, 5, 3],
+        "decisions": {"plain": 1, "drafter": 5, "lookup": 1},
+    },
+    "timings": {"draft_n": 14, "draft_n_accepted": 8},
+}
+
+
+def told(events: list[dict[str, Any]]) -> list[Leg]:
+    """Legs of one question that an endpoint answers so."""
+    with serving(lambda _: [*deltas("a", "b"), *events]) as server:
+        crowd = Crowd(
+            talker=Endpoint.find(server.url, "m"),
+            arms=(CrowdArm("url", 1),),
+            trials=1,
+            wish=WISH,
+        )
+        (legs,) = crowd.run(QUESTIONS[:1])
+    return legs
+
+
+def test_an_endpoint_of_splashpy_tells_what_its_passes_did() -> None:
+    (leg,) = told([{"choices": [], **TOLD}])
+    assert (leg.cycles, leg.drafted, leg.accepted) == (7, 14, 8)
+    assert leg.kept == {0: 2, 1: 2, 3: 2}
+    check_acceptance(leg)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"accept_by_position": [4, 2, 9]},
+        {"accept_by_position": [2, 4, 2]},
+        {"decisions": {"drafter": 1}},
+        {"accept_by_position": "many"},
+    ],
+)
+def test_counts_that_do_not_add_up_are_not_told_again(part: dict[str, Any]) -> None:
+    (leg,) = told([{"choices": [], **TOLD, "splashpy": {**TOLD["splashpy"], **part}}])
+    assert (leg.cycles, leg.acceptance()) == (0, None)
+    (other,) = told([])
+    assert other.acceptance() is None
 
 
 def test_without_counts_every_event_with_text_is_a_token() -> None:
@@ -164,6 +225,11 @@ def test_the_engine_of_this_machine_answers_several(tmp_path: Path) -> None:
     assert all(0 < leg.completion_tokens <= 8 for leg in legs)
     assert not any(leg.drafted for leg in legs if leg.arm == "plain x2")
     assert all(leg.cycles for leg in legs)
+    drafting = [leg for leg in legs if leg.drafted]
+    assert drafting
+    assert {leg.people for leg in drafting} == {1, 2}
+    for leg in drafting:
+        check_acceptance(leg)
     assert Leg.from_fields(legs[4].fields()) == legs[4]
 
 

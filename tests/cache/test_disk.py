@@ -328,7 +328,8 @@ def test_a_clock_that_jumps_costs_at_most_a_miss(
     asking.write()
     asking = on_disk(kind, clock=lambda: 1e9 + jump)
     found = asking.ask(LONG, ANSWER)
-    assert found.resumed in ((0, 699) if jump > EXPIRY_SECONDS else (699,))
+    # Records that expired go meanwhile, the deepest perhaps first.
+    assert found.resumed in ((0, 512, 699) if jump > EXPIRY_SECONDS else (699,))
     asking.write()
     later = on_disk(kind, clock=lambda: 1e9).ask(LONG, ANSWER)
     assert later.resumed in (0, 512, 699)

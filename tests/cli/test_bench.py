@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tiny
+from bench.fake_endpoint import deltas, serving
 from commandline import Call, Start, finish, read_until
 
 from splashpy.bench import leg
@@ -259,3 +260,54 @@ def test_ctrl_c_finishes_the_question_and_keeps_what_there_is(
     arms = found["suites"]["quick"]["arms"]
     assert arms["draft"]["requests"] == arms["plain"]["requests"] >= 2
     assert "stopped before its end" in (out / "report.md").read_text()
+
+
+ANSWERED = deltas("four", " tokens", usage={"prompt_tokens": 9, "completion_tokens": 4})
+
+
+def test_an_endpoint_is_measured_alone_and_by_several_and_goes_on(
+    call: Call, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with serving(lambda _: ANSWERED) as server:
+        flags = ["bench", "--url", server.url, "-n", "2", "--concurrency", "1,2"]
+        flags += ["--out", str(out), "--json"]
+        first = call(*flags, "--trials", "2")
+        asked = len(server.asked)
+        record = (out / "requests.jsonl").read_text()
+        lines = record.splitlines(keepends=True)
+        # What a run that was killed in its second trial leaves.
+        (out / "requests.jsonl").write_text("".join(lines[:-2]) + lines[-1][:40])
+        again = call(*flags, "--trials", "2")
+        assert len(server.asked) - asked == 1 + 4, "one to warm up, and one trial"
+    assert (first.code, again.code) == (0, 0)
+    arms = first.json["suites"]["quick"]["arms"]
+    assert {arm: found["requests"] for arm, found in arms.items()} == {
+        "url": 4,
+        "url x2": 4,
+    }
+    assert len((out / "requests.jsonl").read_text().splitlines()) == 1 + 8
+    assert again.json["complete"] is True
+    assert again.json["suites"]["quick"]["arms"]["url"]["output_tokens"] == 16
+
+
+@pytest.mark.e2e
+def test_ctrl_c_keeps_the_whole_trials_of_an_endpoint(
+    start: Start, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with serving(lambda _: ANSWERED) as server:
+        flags = ("--trials", "1000000", "--out", str(out), "--json", "-v", "-n", "1")
+        process = start("bench", "--url", server.url, *flags)
+        file = out / "requests.jsonl"
+        while not file.exists() or file.read_text().count("\n") < 3:
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        code, text, _ = finish(process)
+    assert code == 10
+    found = json.loads(text)
+    assert found["complete"] is False
+    kept = file.read_text().count("\n") - 1
+    assert found["suites"]["quick"]["arms"]["url"]["requests"] == kept
+    assert json.loads((out / "bench.json").read_text()) == found

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from commandline import Call
 from splashpy.bench import health
 from splashpy.cli import main
 from splashpy.cli.health import Check, counts
+from splashpy.engine import finer_costs, timing
 from splashpy.kernels import metal
 
 
@@ -118,22 +120,43 @@ def test_a_damaged_model_and_a_damaged_file_of_conversations_are_named(
 
 
 def test_load_decodes_a_little_and_keeps_what_cycles_cost(
-    call: Call, tmp_path: Path, clean_environment: Path
+    call: Call,
+    tmp_path: Path,
+    clean_environment: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(finer_costs, "ODD", float("inf"))  # whatever else runs
+    monkeypatch.setattr(timing, "ALL_SECONDS", 1e9)
     target = str(tiny.write_model(tmp_path / "target"))
     draft = str(tiny.write_drafter(tmp_path / "draft"))
     found = call("doctor", "--load", target, "--draft", draft, "--json").json["load"]
     assert found["tokens"] == health.TOKENS
     assert found["draft"]["state"] == "active"
-    assert [rows for rows, _ in found["costs"]["passes"]] == [2, 7, 8]
+    widths = [rows for rows, _ in found["costs"]["passes"]]
+    assert widths == [*range(2, 9), 12, 16, 24, 32], "everything is timed"
+    assert found["timed"]["kept"] == []
     assert found["plan"]["total"] <= found["plan"]["budget"]
+    needs, ledger = found["plan"]["needs"], found["ledger"]
+    assert ledger["held"]["weights"] == needs["target"] + needs["draft"]
+    assert (ledger["held"]["lanes"], ledger["refused"]) == (0, 0)
     kept = json.loads((clean_environment / "state" / "costs.json").read_text())
     assert len(kept["entries"]) == 1
     again = call("doctor", "--load", target, "--draft", draft)
     assert again.code == 0
     assert "loaded   in " in again.out
     assert "answered 16 tokens" in again.out
+    assert re.search(r"^ledger   weights .* free; nothing refused$", again.out, re.M)
     assert "in plain steps: a pass of 2 rows " in again.out
+    assert "timed    a plain step, 2 rows, " in again.out
+
+
+def test_what_cannot_be_wired_here_is_said_in_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    done = call("doctor", "--wired", "weights")
+    assert done.err.count("--wired weights has no effect: only macOS 15") == 1
+    assert "wired" not in call("doctor", "--wired", "off").err
 
 
 def test_checks_are_counted_by_state() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -76,6 +77,21 @@ def test_where_nothing_was_timed_nothing_is_learned() -> None:
     costs.note(BLOCK, 5.0)
     costs.note(PLAIN, 1.0)
     assert costs.drafted(4) == costs.verify(9) == 1.0
+
+
+def test_a_longer_text_costs_what_the_model_says_of_its_length() -> None:
+    """What was learned at one length is carried to another as a factor."""
+    model = replace(MODEL, depths=((1, 0.0001), (8, 0.0008)))
+    costs = live(model)
+    costs.stand_at(10_000)
+    far = model.at(10_000 // 256 * 256)
+    assert costs.drafted(4) == far.drafted(4)
+    for _ in range(100):
+        costs.note(PLAIN, 1.5 * far.plain_seconds)
+        costs.note(BLOCK, 1.5 * far.plain_seconds * 2 * far.drafted(4))
+    assert costs.drafted(4) == pytest.approx(2 * far.drafted(4), rel=0.02)
+    costs.stand_at(100)
+    assert costs.drafted(4) == pytest.approx(2 * model.drafted(4), rel=0.02)
 
 
 @pytest.mark.parametrize("right", [0, 1, 4])

@@ -182,6 +182,37 @@ def test_widths_that_were_not_measured_lie_on_lines(rows: int, cost: float) -> N
     assert Costs(((2, 1.2), (8, 1.8))).verify(rows) == pytest.approx(cost)
 
 
+DEEP = Costs(
+    ((2, 1.2), (8, 1.8)),
+    draft=0.3,
+    plain_seconds=0.01,
+    depths=((1, 0.0001), (8, 0.0008)),
+)
+
+
+def test_a_long_context_makes_wide_passes_dearer_and_drafts_cheaper() -> None:
+    """At 10,000 tokens a plain step takes twice as long, a pass of 8 rows 8 more."""
+    far = DEEP.at(10_000)
+    assert far.plain_seconds == pytest.approx(0.02)
+    assert far.verify(1) == 1.0
+    assert far.verify(8) == pytest.approx((1.8 + 8) / 2)
+    assert far.verify(2) == pytest.approx((1.2 + 2) / 2)
+    assert far.draft == pytest.approx(0.15)
+    assert DEEP.at(0) == DEEP
+    assert USUAL_COSTS.at(10_000) == USUAL_COSTS, "nothing is known of its depth"
+
+
+def test_a_pass_of_several_texts_costs_what_was_measured_for_some() -> None:
+    costs = Costs(((2, 1.1), (8, 1.7)), shared=((2, 1, 1.5), (2, 4, 2.04), (4, 1, 3.0)))
+    assert costs.together(2, 1) == pytest.approx(1.5)
+    assert costs.together(2, 4) == pytest.approx(2.04)
+    assert costs.together(4, 1) == pytest.approx(3.0)
+    assert costs.together(3, 1) == pytest.approx(1.5 * costs.verify(3) / 1.1)
+    assert costs.together(2, 8) == pytest.approx(costs.verify(16) * 2.04 / 1.7)
+    assert costs.together(1, 8) == costs.verify(8)
+    assert USUAL_COSTS.together(4, 2) == USUAL_COSTS.verify(8)
+
+
 MACHINES = {
     "27B in 4 bits on a GPU": Costs(((2, 1.08), (8, 1.4), (16, 2.4)), draft=0.3),
     "27B in 8 bits on a GPU": Costs(((2, 1.02), (8, 1.15), (16, 1.6)), draft=0.2),

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splashpy.drafting.pace import Costs
-from splashpy.engine import loading
+from splashpy.engine import finer_costs, timing
 from splashpy.engine.calibration import FORMAT, MOST_ENTRIES, Calibration
 from splashpy.engine.loading import Loaded, LoadRequest, load
 from splashpy.package.model_directory import ModelDirectory
@@ -124,19 +124,60 @@ def test_whatever_the_file_holds_costs_are_none_or_sound(
 @pytest.mark.parametrize(
     "entry",
     [
-        {"passes": [[2, 1.1], [8, 0.4]], "draft": 0.1, "plain_seconds": 1},
-        {"passes": [[2, 1.1], [8, 1.4]], "draft": -1, "plain_seconds": 1},
-        {"passes": [[2, 1.1], [8, 1e9]], "draft": 0, "plain_seconds": 1},
-        {"passes": [[2, 1.1], [8]], "draft": 0, "plain_seconds": 1},
-        {"passes": [[2, 1.1], [8, 1.4]], "draft": "none", "plain_seconds": 1},
-        [],
+        {"passes": [[2, 1.1], [8, 0.4]]},
+        {"passes": [[8, 1.1], [2, 1.4]]},
+        {"passes": [[2, 1.1], [8, 1e9]]},
+        {"passes": [[2, float("nan")], [8, 1.4]]},
+        {"passes": [[2, 1.1], [8]]},
+        {"passes": [[float("inf"), 1.1]]},
+        {"draft": -1},
+        {"draft": "none"},
+        {"plain_seconds": float("inf")},
+        {"depths": [[1, 0.02], [8, 0.01]]},
+        {"depths": [[1, -0.01]]},
+        {"shared": [[2, 1]]},
+        {"shared": [[2, 1, float("nan")]]},
+        {"shared": None},
     ],
 )
-def test_an_entry_that_makes_no_sense_is_measured_again(path: Path, entry: Any) -> None:
-    path.parent.mkdir()
-    entries = {of(path).key: entry}
-    path.write_text(json.dumps({"format": FORMAT, "entries": entries}))
+def test_an_entry_that_makes_no_sense_is_measured_again(
+    path: Path, entry: dict[str, Any]
+) -> None:
+    keep(path)
+    document = json.loads(path.read_text())
+    document["entries"][of(path).key] |= entry
+    path.write_text(json.dumps(document))
     assert of(path).read(ROWS) is None
+    assert of(path).trouble == f"{path} has costs that cannot be"
+    keep(path)
+    assert of(path).trouble == ""
+
+
+def test_a_file_that_cannot_be_used_is_named_with_the_reason(path: Path) -> None:
+    assert of(path).trouble == of(None).trouble == ""
+    keep(path)
+    assert of(path).trouble == of(path, "another machine").trouble == ""
+    path.write_text(json.dumps({"format": FORMAT - 1, "entries": {}}))
+    assert of(path).trouble == f"{path} is of another version"
+    path.write_text("{")
+    assert of(path).trouble == f"{path} is damaged"
+
+
+def test_what_was_added_later_stays_when_the_rest_is_measured_alike(path: Path) -> None:
+    keep(path)
+    more = replace(
+        COSTS,
+        passes=((2, 1.1), (5, 1.4), (8, 1.7)),
+        depths=((1, 0.0001), (8, 0.0004)),
+        shared=((2, 1, 1.2),),
+    )
+    of(path).extend(more)
+    assert of(path).read(ROWS) == more
+    of(path).write(COSTS)
+    assert of(path).read(ROWS) == more
+    of(path).write(replace(COSTS, draft=3.0))
+    of(path).write(replace(COSTS, draft=3.0))
+    assert of(path).read(ROWS) == replace(COSTS, draft=3.0)
 
 
 def test_a_model_is_measured_at_its_first_two_starts_only(
@@ -150,7 +191,11 @@ def test_a_model_is_measured_at_its_first_two_starts_only(
         measured.append(arguments)
         return Costs(((2, 1.5), (7, 2.0), (8, 2.5)), draft=0.5, plain_seconds=7.0)
 
-    monkeypatch.setattr(loading, "measure_costs", measure)
+    monkeypatch.setattr(timing, "measure_costs", measure)
+    monkeypatch.setattr(timing, "MORE_SECONDS", 1e9)
+    monkeypatch.setattr(finer_costs, "ODD", float("inf"))
+    dearer = [False]
+    monkeypatch.setattr(timing, "overrated", lambda *_: dearer[0])
 
     def started(**changes: Any) -> Loaded:
         options = LoadOptions(draft=str(draft))
@@ -160,11 +205,21 @@ def test_a_model_is_measured_at_its_first_two_starts_only(
     first, _, third = started(), started(), started()
     assert len(measured) == 2
     kept = third.drafter.costs.model
-    assert kept.passes == first.drafter.costs.model.passes
+    assert set(first.drafter.costs.model.passes) <= set(kept.passes)
     assert kept.draft == 0.5
+    assert third.timed.kept == ("2 rows", "7 rows", "8 rows", "a draft")
+    assert third.timed.measured[:2] == ("a plain step", "3 rows")
+    fourth = started()
+    assert fourth.timed.measured == ("a plain step",), "everything is known"
+    assert fourth.costs.passes == kept.passes
+    assert fourth.costs.shared == kept.shared
     assert 0 < kept.plain_seconds < 7.0, "the plain step is timed at every start"
+    dearer[0] = True
+    assert started().timed.kept == ()
+    dearer[0] = False
+    assert len(measured) == 3, "what was measured on a busy machine is measured again"
     started(time_again=True)
-    assert len(measured) == 3
+    assert len(measured) == 4
     (model / "config.json").write_text((model / "config.json").read_text() + "\n")
     started()
-    assert len(measured) == 4, "another model is another pair"
+    assert len(measured) == 5, "another model is another pair"

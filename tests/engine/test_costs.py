@@ -12,7 +12,7 @@ import tiny
 from splashpy.drafting.drafter import DraftSampling, Proposal
 from splashpy.drafting.pace import Costs
 from splashpy.engine import costs
-from splashpy.engine.costs import measure_costs
+from splashpy.engine.costs import measure_costs, overrated
 from splashpy.models.state import TargetState
 from splashpy.models.target import Forward
 
@@ -71,6 +71,15 @@ def test_a_slow_target_is_timed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "perf_counter", lambda: work.now)
     measure_costs(work, [2])
     assert work.now == 3 * (3 * 10 + 11), "one run to warm up, two that count"
+
+
+def test_a_pass_that_takes_clearly_less_than_before_was_overrated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work()
+    monkeypatch.setattr(costs, "perf_counter", lambda: work.now)
+    for cost, wrong in ((1.7, False), (1.0, False), (2.2, False), (2.5, True)):
+        assert overrated(Costs(((8, cost),), plain_seconds=10), work, 8) == wrong
 
 
 def test_more_rows_never_seem_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ import tiny
 
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE, Costs
-from splashpy.engine import loading, memory_watch
+from splashpy.engine import accounts, loading, memory_watch, timing
+from splashpy.engine import engine as engine_module
 from splashpy.engine.engine import Engine, LoadFailed
 from splashpy.engine.loading import Loaded, LoadRequest
 from splashpy.engine.memory_watch import MemoryWatch
@@ -26,7 +27,15 @@ from splashpy.engine.request import (
     Waiting,
 )
 from splashpy.models.target import Forward, Target
-from splashpy.protocol import LoadOptions, LoadProgress, Log, Phases, Pressure, Shed
+from splashpy.protocol import (
+    LoadOptions,
+    LoadProgress,
+    Log,
+    Memory,
+    Phases,
+    Pressure,
+    Shed,
+)
 from splashpy.verification.sampling import SamplingParams
 
 
@@ -54,6 +63,7 @@ class Driver:
         packaged: Path | None = None,
         *,
         paced: bool = True,
+        context: int = 512,
         **options: Any,
     ) -> list[Any]:
         config = json.loads((directory / "config.json").read_text())
@@ -61,7 +71,7 @@ class Driver:
             LoadRequest(
                 directory=directory,
                 config=config,
-                context_max=512,
+                context_max=context,
                 options=LoadOptions(**options),
                 draft=packaged,
                 paced=paced,
@@ -251,7 +261,7 @@ def test_a_drafter_that_never_pays_here_hardly_drafts_and_changes_nothing(
         timed.append(sorted(rows))
         return dear
 
-    monkeypatch.setattr(loading, "measure_costs", measure)
+    monkeypatch.setattr(timing, "measure_costs", measure)
     fits = tiny.write_drafter(tmp_path / "draft")
     loaded = driver.load(model, fits)[-1]
     assert loaded.draft.state == "active"
@@ -288,6 +298,21 @@ def test_closing_stops_a_long_answer(model: Path) -> None:
     assert not driver.engine._thread.is_alive()
 
 
+def test_what_is_kept_for_later_reaches_the_disk_when_the_engine_ends(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_FLUSH_SECONDS", 60.0)
+    prompt = tuple(i * 7 % 250 for i in range(2100))
+    options = {"no_draft": True, "cache_dir": str(tmp_path), "cache_disk": 1 << 30}
+    found = []
+    for _ in range(2):
+        driver = Driver()
+        driver.load(model, context=2300, **options)
+        found.append(driver.answer("a", prompt=prompt, max_new_tokens=2)[-1])
+        driver.engine.close(60)
+    assert [event.cached_tokens >= 2048 for event in found] == [False, True]
+
+
 def test_switching_drafting_off_for_one_request_keeps_the_text(
     driver: Driver, model: Path
 ) -> None:
@@ -305,19 +330,24 @@ def test_a_computer_short_of_memory_gets_a_text_set_aside_and_it_goes_on_later(
     monkeypatch.setattr(memory_watch, "LOOK_SECONDS", 0.0)
     driver.load(model, no_draft=True)
     looks = iter(["critical"] * 8)
+    asked = threading.Event()
+    asked.set()
 
     def level() -> Pressure:
+        assert asked.wait(60)
         lanes = driver.engine._lanes
         both = lanes is not None and lanes.phases().total() == 2
         return next(looks, "normal") if both else "normal"
 
     driver.engine._memory = MemoryWatch(driver.emit, level)
     solo = {
-        name: tokens(driver.answer(name, prompt=(first, 2, 3), max_new_tokens=200))
+        name: tokens(driver.answer(name, prompt=(first, 2, 3), max_new_tokens=60))
         for name, first in (("a", 5), ("b", 9))
     }
-    driver.ask("a", prompt=(5, 2, 3), max_new_tokens=200)
-    driver.ask("b", prompt=(9, 2, 3), max_new_tokens=200)
+    asked.clear()
+    driver.ask("a", prompt=(5, 2, 3), max_new_tokens=60)
+    driver.ask("b", prompt=(9, 2, 3), max_new_tokens=60)
+    asked.set()
     seen: list[Any] = []
     while sum(isinstance(event, Finished) for event in seen) < 2:
         seen.append(driver.events.get(timeout=60))
@@ -356,3 +386,25 @@ def test_a_pass_that_does_not_come_back_is_known_to_other_threads(
     assert driver.engine.overdue() == ""
     (told,) = [e.text for e in events if isinstance(e, Log)]
     assert told.startswith("slow: writing 1 text(s) took 61.")
+
+
+def test_a_request_without_memory_is_refused_and_the_next_one_is_served(
+    driver: Driver, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = [2_000_000_000]
+    monkeypatch.setattr(
+        "splashpy.engine.engine.open_ledger",
+        lambda *given, shed: accounts.open_ledger(*given, in_use=lambda: used[0]),
+    )
+    driver.load(model, max_memory=1_000_000_000)
+    refused = driver.answer("a")[-1]
+    assert isinstance(refused, Failed)
+    assert refused.error.code == "E-MEMORY"
+    used[0] = 0
+    events = driver.answer("b")
+    told = [event.ledger for event in events if isinstance(event, Memory)]
+    assert told[-1].refused == 1
+    assert told[-1].refusal == refused.error.message
+    assert told[-1].held.lanes == 0
+    assert told[-1].held.runs > 0
+    assert isinstance(events[-1], Finished)

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 import tiny
-from lanes_bench import Bench, alone, ask, scripted
+from lanes_bench import Bench, alone, ask, cycles_alone, scripted
 
 from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.pace import FREE
 from splashpy.engine import prefill
 from splashpy.engine.lanes import Lanes
-from splashpy.engine.ledger import Ledger
 from splashpy.engine.request import (
     Failed,
     LookedUp,
@@ -55,6 +54,29 @@ def test_texts_of_any_length_and_sampling_equal_their_solo_runs(
     bench.finish()
     for request in requests:
         assert bench.tokens(request.id) == alone(target, request)
+
+
+def test_log_probabilities_of_shared_passes_are_those_of_solo_runs(
+    target: MlxLmTarget,
+) -> None:
+    penalties = SamplingParams(temperature=0.8, repetition_penalty=1.3)
+    requests = [
+        ask("greedy", range(9), logprobs=3),
+        ask("seeded", range(40, 70), sampling=WARM, seeded=True, logprobs=0),
+        ask("penalties", [7] * 20, sampling=penalties, seeded=True, logprobs=5),
+    ]
+    bench = Bench(target)
+    for request in requests:
+        bench.admit(request, scripted(target, request, itertools.cycle([2, 0, 3, 1])))
+    bench.finish()
+    for request in requests:
+        solo = cycles_alone(target, request)
+        ours, theirs = (
+            [entry for cycle in cycles for entry in cycle.logprobs]
+            for cycles in (bench.cycles(request.id), solo)
+        )
+        assert len(ours) == 20
+        assert ours == theirs
 
 
 def test_every_pair_of_accept_lengths_leaves_both_texts_alone(
@@ -154,7 +176,7 @@ def test_nan_in_one_text_ends_that_text_only(
 def test_a_target_that_cannot_share_passes_writes_texts_in_turn(
     llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llama, "_shares", False)
+    monkeypatch.setattr(llama, "shares", lambda: False)
     requests = [ask(name, range(i, 15 + i)) for i, name in enumerate("ab")]
     bench = Bench(llama)
     for request in requests:
@@ -202,7 +224,7 @@ def test_a_prompt_that_begins_as_one_being_read_waits_and_takes_a_copy(
 
 
 def test_no_more_requests_run_than_allowed_and_than_fit(llama: MlxLmTarget) -> None:
-    lanes = Lanes(llama, Widths(FREE), most=2, ledger=Ledger(100))
+    lanes = Lanes(llama, Widths(FREE), most=2, rows=100)
     assert lanes.takes(ask("huge", range(200)))  # alone it was planned for
     bench = Bench(llama, most=2)
     bench.lanes = lanes

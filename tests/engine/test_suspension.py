@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 import tiny
-from lanes_bench import Bench, alone, ask
+from lanes_bench import Bench, alone, ask, scripted
 
 from splashpy.cache.plan import Policy
 from splashpy.cache.prefix import PrefixCache
@@ -24,9 +24,9 @@ from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.lookup import LookupDrafter
 from splashpy.drafting.plain import PlainDrafter
-from splashpy.engine import lanes, prefill
+from splashpy.engine import lanes, prefill, reuse
 from splashpy.engine.generation import generate
-from splashpy.engine.ledger import Ledger
+from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.request import (
     Failed,
     Finished,
@@ -35,6 +35,8 @@ from splashpy.engine.request import (
     SetAside,
     TokensCommitted,
 )
+from splashpy.errors import ShortageError
+from splashpy.models import attention_lanes
 from splashpy.models.target import Forward, MlxLmTarget
 from splashpy.protocol import Constraint
 from splashpy.verification.grammar import Grammar
@@ -156,13 +158,30 @@ def test_what_was_told_of_a_prompt_is_not_told_again(llama: MlxLmTarget) -> None
     assert any(isinstance(event, SetAside) for event in bench.events)
 
 
+def ledger_beside(cache: PrefixCache) -> MemoryLedger:
+    """A ledger that may take what is stored."""
+
+    def give(missing: int) -> int:
+        before = cache.nbytes
+        cache.shrink(max(before - missing, 0))
+        return before - cache.nbytes
+
+    ledger = MemoryLedger()
+    ledger.measure("runs", lambda: cache.nbytes)
+    ledger.offer("stored", give)
+    return ledger
+
+
 def test_texts_that_outgrow_their_share_take_turns(
     llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "_RESERVE", 4)
     monkeypatch.setattr(lanes, "_ROOM", 2)
+    monkeypatch.setattr(reuse, "_RESERVE", 4)
+    monkeypatch.setattr(attention_lanes, "_GROWTH_ROWS", 1)
     requests = texts("abc")
-    bench = Bench(llama, ledger=Ledger(70, 1))
+    ledger = MemoryLedger(70 * llama.facts.kv_bytes_per_token)
+    bench = Bench(llama, ledger=ledger, rows=70)
     for request in requests:
         assert bench.lanes.takes(request)
         bench.admit(request)
@@ -188,13 +207,13 @@ def test_stored_states_go_before_a_running_text_does(
 ) -> None:
     monkeypatch.setattr(lanes, "_RESERVE", 4)
     cache = PrefixCache(policy=Policy(shortest=4))
-    bench = Bench(llama, cache=cache)
+    ledger = ledger_beside(cache)
+    bench = Bench(llama, cache=cache, ledger=ledger)
     for first in (200, 210, 220):
         bench.admit(ask(f"old {first}", range(first, first + 40), max_new_tokens=2))
         bench.finish()
-    row = cache.nbytes // cache.num_tokens
-    held, cache.budget = cache.num_tokens, cache.nbytes
-    bench.lanes._ledger = Ledger(30, row, cache=cache)
+    row, held = cache.nbytes // cache.num_tokens, cache.num_tokens
+    ledger.budget = cache.nbytes + 30 * row
     requests = texts("ab")
     for request in requests:
         bench.admit(request)
@@ -207,8 +226,74 @@ def test_stored_states_go_before_a_running_text_does(
         assert bench.tokens(request.id) == alone(llama, request)
 
 
+def test_a_text_the_ledger_has_nothing_for_is_set_aside_and_goes_on_later(
+    llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buffers begin with 34 rows and grow by 256; there are rows for one that grew."""
+    monkeypatch.setattr(reuse, "_RESERVE", 3)
+    ledger = MemoryLedger(400 * llama.facts.kv_bytes_per_token)
+    bench = Bench(llama, ledger=ledger)
+    requests = [ask(name, range(30), max_new_tokens=40) for name in "ab"]
+    for request in requests:
+        bench.admit(request)
+    bench.finish()
+    assert [e.id for e in bench.events if isinstance(e, SetAside)] == ["b"]
+    assert [e.id for e in bench.events if isinstance(e, Finished)] == ["a", "b"]
+    for request in requests:
+        assert bench.tokens(request.id) == alone(llama, request)
+    assert ledger.held["lanes"] == 0
+    assert ledger.report().refused == 1
+
+
+@pytest.mark.parametrize("answer", range(7, 11))
+def test_a_text_that_is_refused_goes_on_whenever_the_other_one_ends(
+    llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch, answer: int
+) -> None:
+    """Both grow when they have written some, with memory for one that has grown."""
+    monkeypatch.setattr(reuse, "_RESERVE", 3)
+    ledger = MemoryLedger(400 * llama.facts.kv_bytes_per_token)
+    ticks = itertools.count().__next__  # so that reading and writing alternate
+    bench = Bench(llama, ledger=ledger, clock=ticks)
+    requests = [
+        ask("ends", range(30), max_new_tokens=answer),
+        ask("goes on", range(40, 70), max_new_tokens=40),
+    ]
+    for request in requests:
+        bench.admit(request)
+    bench.finish()
+    for request in requests:
+        assert bench.tokens(request.id) == alone(llama, request)
+
+
+def test_a_text_alone_that_the_ledger_has_nothing_for_fails_with_the_numbers(
+    llama: MlxLmTarget,
+) -> None:
+    ledger = MemoryLedger(40 * llama.facts.kv_bytes_per_token)
+    bench = Bench(llama, ledger=ledger)
+    for name, length in (("long", 50), ("short", 10)):
+        bench.admit(ask(name, range(length), max_new_tokens=10))
+        bench.finish()
+    failed = bench.end("long")
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ShortageError)
+    assert isinstance(bench.end("short"), Finished)
+
+
+def test_a_text_alone_fills_the_memory_it_was_planned_for(
+    llama: MlxLmTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reuse, "_RESERVE", 3)
+    ledger = MemoryLedger(512 * llama.facts.kv_bytes_per_token)
+    bench = Bench(llama, ledger=ledger)
+    request = ask("long", [i % 250 for i in range(400)], max_new_tokens=112)
+    bench.admit(request)
+    bench.finish()
+    assert ledger.report().refused == 0
+    assert bench.tokens("long") == alone(llama, request)
+
+
 def test_the_last_one_is_never_set_aside(llama: MlxLmTarget) -> None:
-    bench = Bench(llama, ledger=Ledger(5, 1))
+    bench = Bench(llama, rows=5)
     request = ask("only", range(30))
     bench.admit(request)
     while bench.lanes.busy:
@@ -274,6 +359,44 @@ def test_memory_that_mlx_does_not_get_costs_no_text(
     bench.finish()
     assert any(isinstance(event, SetAside) for event in bench.events)
     assert [bench.tokens(request.id) for request in requests] == expected
+    # What was refused is not expected again.
+    bench.admit(requests[0])
+    assert not bench.lanes.takes(ask("next", range(20), max_new_tokens=40))
+
+
+@pytest.mark.parametrize("drafts", [False, True])
+@pytest.mark.usefixtures("small_chunks")
+def test_memory_that_mlx_does_not_get_once_costs_no_token_wherever_that_is(
+    llama: MlxLmTarget, *, drafts: bool
+) -> None:
+    request = ask("text", range(40), max_new_tokens=10)
+    expected = alone(llama, request)
+    one = llama.forward
+    passes = 0
+    refused_at = 0
+
+    def forward(state: Any, token_ids: Any, *, rows: int) -> Forward:
+        nonlocal passes
+        passes += 1
+        if passes == refused_at:
+            raise RuntimeError(REFUSAL)
+        return one(state, token_ids, rows=rows)
+
+    for refused_at in range(1, 9):
+        cache = PrefixCache(policy=Policy(shortest=4))
+        bench = Bench(llama, cache=cache, ledger=ledger_beside(cache))
+        bench.admit(ask("earlier", range(200, 230), max_new_tokens=2))
+        bench.finish()
+        lengths = itertools.cycle([1, 0, 2])
+        drafter = scripted(llama, request, lengths) if drafts else None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(llama, "forward", forward)
+            passes = 0
+            bench.admit(request, drafter)
+            bench.finish()
+        aside = [event for event in bench.events if isinstance(event, SetAside)]
+        assert aside or refused_at > passes, refused_at
+        assert bench.tokens("text") == expected, refused_at
 
 
 def test_a_text_that_is_too_large_even_alone_says_so_and_the_others_finish(
@@ -288,7 +411,7 @@ def test_a_text_that_is_too_large_even_alone_says_so_and_the_others_finish(
     bench.finish()
     failed = bench.end("large")
     assert isinstance(failed, Failed)
-    assert (failed.error.code, failed.fatal) == ("E-FIT", False)
+    assert (failed.error.code, failed.fatal) == ("E-MEMORY", False)
     assert "does not suffice" in failed.error.message
     assert REFUSAL in failed.error.why
     assert [bench.tokens(request.id) for request in small] == expected

@@ -71,9 +71,14 @@ class Outgoing:
         return list(dict.fromkeys(found))
 
     @property
+    def staged_bytes(self) -> int:
+        """Bytes of copies that wait for the writer."""
+        return self._writer.staged_bytes
+
+    @property
     def behind(self) -> bool:
         """Whether as much waits for the writer as may."""
-        return self._writer.staged_bytes >= _STAGED_BYTES
+        return self.staged_bytes >= _STAGED_BYTES
 
     def step(self) -> bool:
         """Copy a little of what is to be written; True while there is more.

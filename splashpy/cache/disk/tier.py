@@ -236,6 +236,11 @@ class DiskTier:
         return self._outgoing.unfinished()
 
     @property
+    def staged_bytes(self) -> int:
+        """Bytes of copies that wait for the writer."""
+        return self._outgoing.staged_bytes
+
+    @property
     def behind(self) -> bool:
         """Whether as much waits for the writer as may."""
         return self._outgoing.behind
