@@ -29,10 +29,15 @@ CASES = json.loads((FOLDER / "verify_loop" / "greedy_rounds.json").read_text())[
 class RowCount:
     """A target state that only knows how long it is."""
 
+    cut_anywhere = True
+
     def __init__(self) -> None:
         self.length = 0
         self.nbytes = 0
         self.arrays: list[mx.array] = []
+
+    def reserved(self, more: int) -> int:
+        return self.length + more
 
     def roll_back(self, length: int) -> None:
         assert length <= self.length
