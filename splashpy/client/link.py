@@ -2,10 +2,10 @@
 """The threads between an interface and an engine, so that neither waits for the other.
 
 The reader connects, asks for the model, and collects what arrives; the interface is
-woken once per batch and takes everything there is. It also watches: an engine that
-shows no sign of life for some seconds, or says of itself that its model will not come
-back, is reported as stuck. The writer hands commands over, because an engine that does
-not read makes whoever writes to it wait.
+woken once per batch and takes everything there is. While something is wanted it also
+watches: an engine that shows no sign of life for some seconds, or says of itself that
+its model will not come back, is reported as stuck. The writer hands commands over,
+because an engine that does not read makes whoever writes to it wait.
 """
 
 from __future__ import annotations
@@ -23,10 +23,24 @@ from splashpy.errors import (
     InternalError,
     SplashError,
 )
-from splashpy.protocol import Command, EngineHello, Event, Hello, Load, Ping, Pong
+from splashpy.protocol import (
+    Command,
+    Done,
+    EngineHello,
+    Event,
+    Failure,
+    Generate,
+    Hello,
+    Load,
+    Ping,
+    Pong,
+    Ready,
+)
 
 PING_SECONDS = 2.0
 STUCK_SECONDS = 10.0
+IDLE_SECONDS = 30.0
+"""Between two looks at an engine of which nothing is wanted."""
 
 Arrival = tuple[float, Event | SplashError]
 """When something came, in seconds of ``time.perf_counter``, and what it was."""
@@ -56,7 +70,7 @@ class EngineLink:
         self._load = load
         self._wake = wake
         self._previous = previous
-        self._stuck_seconds = stuck_seconds
+        self._watch = _Watch(time.perf_counter(), stuck_seconds)
         self._arrived: deque[Arrival] = deque()
         self._client: EngineClient | None = None
         self._outgoing: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
@@ -68,6 +82,7 @@ class EngineLink:
 
     def send(self, command: Command) -> None:
         """Hand a command to the engine, in order; its death arrives like an event."""
+        self._watch.asked(command, time.perf_counter())
         self._outgoing.put(command)
 
     def take(self) -> list[Arrival]:
@@ -96,8 +111,8 @@ class EngineLink:
             if self._closing.is_set():
                 client.close(now=True)
                 return
-            self._outgoing.put(Hello())
-            self._outgoing.put(self._load)
+            self.send(Hello())
+            self.send(self._load)
             threading.Thread(
                 target=self._write, args=(client,), name="engine-writer", daemon=True
             ).start()
@@ -117,14 +132,16 @@ class EngineLink:
                 return  # the reader learns of it too, and reports it once
 
     def _listen(self, client: EngineClient) -> None:
-        watch = _Watch(time.perf_counter(), self._stuck_seconds)
+        watch = self._watch
         while not self._closing.is_set():
-            event = client.receive(PING_SECONDS)
+            event = client.receive(IDLE_SECONDS if watch.idle else PING_SECONDS)
             now = time.perf_counter()
             if event is not None and watch.tells(event):
                 self._put(event)
             if event is not None:
                 watch.heard(event, now)
+            if watch.idle:
+                continue
             if watch.ping_due(now):
                 self._outgoing.put(Ping())
             if why := watch.fell_silent(now):
@@ -139,7 +156,7 @@ class EngineLink:
 
 
 class _Watch:
-    """Whether the engine still speaks; begins with its first word."""
+    """Whether the engine still speaks, while something is wanted of it."""
 
     def __init__(self, now: float, stuck_seconds: float = STUCK_SECONDS) -> None:
         self._stuck_seconds = stuck_seconds
@@ -147,7 +164,21 @@ class _Watch:
         self._heard_at = now
         self._pinged_at = now
         self._hangs = ""
+        self._open: set[str] = set()  # requests; a load has no id
         self.stuck = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is wanted, so that silence means nothing."""
+        return not self._open and not self.stuck
+
+    def asked(self, command: Command, now: float) -> None:
+        """Something may be wanted from now on; silence before counts no more."""
+        if not isinstance(command, Load | Generate):
+            return
+        if self.idle:
+            self._heard_at = now
+        self._open.add(command.id if isinstance(command, Generate) else "")
 
     def tells(self, event: Event) -> bool:
         """Whether an event is worth passing on; of signs of life the first one."""
@@ -158,7 +189,11 @@ class _Watch:
     def heard(self, event: Event, now: float) -> None:
         self._greeted = self._greeted or isinstance(event, EngineHello)
         self._heard_at = now
-        if isinstance(event, Pong):
+        if isinstance(event, Done | Failure):
+            self._open.discard(event.id)
+        elif isinstance(event, Ready):
+            self._open.discard("")
+        elif isinstance(event, Pong):
             self._hangs = event.stuck
         self.stuck = self.stuck and bool(self._hangs)
 

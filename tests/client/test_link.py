@@ -14,8 +14,10 @@ from splashpy.client.link import PING_SECONDS, STUCK_SECONDS, EngineLink, _Watch
 from splashpy.client.replay import ReplayClient, Timed
 from splashpy.errors import EngineDiedError, InternalError, ModelMissingError
 from splashpy.protocol import (
+    Cancel,
     Command,
     EngineHello,
+    Failure,
     Generate,
     Load,
     Memory,
@@ -201,6 +203,26 @@ def test_silence_is_reported_once_until_the_engine_speaks_again() -> None:
     watch.heard(Pong(), STUCK_SECONDS + 6)
     assert not watch.stuck
     assert watch.fell_silent(2 * STUCK_SECONDS + 6)
+
+
+def test_of_an_engine_nothing_is_wanted_of_silence_means_nothing() -> None:
+    watch = _Watch(0.0)
+    watch.heard(HELLO, 0.0)
+    assert watch.idle
+    watch.asked(Load(model="m"), 0.0)
+    assert not watch.idle
+    watch.heard(READY, 1.0)
+    assert watch.idle
+
+    asked_at = 1.0 + 5 * STUCK_SECONDS
+    watch.asked(Cancel(id="a"), asked_at)
+    assert watch.idle
+    watch.asked(Generate(id="a", prompt="x"), asked_at)
+    assert not watch.idle
+    assert not watch.fell_silent(asked_at + 1), "silence before the question is none"
+    assert watch.fell_silent(asked_at + STUCK_SECONDS)
+    watch.heard(Failure(id="a", code="E-ENGINE", message="it failed"), asked_at + 20)
+    assert watch.idle
 
 
 def test_an_engine_that_says_its_model_hangs_is_stuck_until_it_says_otherwise() -> None:
