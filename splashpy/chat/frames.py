@@ -12,13 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHORTEST_SECONDS = 0.033
-LONGEST_SECONDS = 0.25
+LONGEST_SECONDS = 0.25  # also where drawing is taken from decoding
 REMOTE_SECONDS = 0.1  # over ssh more frames would only queue up
-SHARED_SECONDS = 0.25
 _SILENT_SECONDS = 0.25  # without a frame, after which only the time is drawn
 _SHARED_SILENT_SECONDS = 1.0
 _PART = 3.0  # a frame takes a third of a core at most
-_SHARED_PART = 40.0  # or a fortieth, where it is taken from decoding
 
 
 @dataclass(slots=True)
@@ -41,12 +39,10 @@ class Frames:
     @property
     def seconds(self) -> float:
         """From the beginning of a frame to that of the next one."""
-        if self.unseen:
+        if self.unseen or self.shared:
             return LONGEST_SECONDS
         floor = REMOTE_SECONDS if self.remote else SHORTEST_SECONDS
-        part = _SHARED_PART if self.shared else _PART
-        floor = max(floor, SHARED_SECONDS) if self.shared else floor
-        return min(max(part * self._cost, floor), LONGEST_SECONDS)
+        return min(max(_PART * self._cost, floor), LONGEST_SECONDS)
 
     def wait(self, now: float) -> float:
         """Seconds until the next frame may begin; 0 or less: now."""
