@@ -187,14 +187,21 @@ class CombinedDrafter:
         if not self.lookup or not state.lookup:
             return empty_proposal()
         state.lookup.price = self._price(state)
-        found = self.lookup.propose(state.lookup, anchor, limit, sampling)
-        cycle = Kind(len(found) + 1)
-        cost = self.costs.verify(cycle.rows)
-        if self.lookup.always or state.pace.affords(cost):
-            state.cycle = cycle
-            return replace(found, cost=cost)
-        state.lookup.drafted = 0
-        return empty_proposal()
+        room = limit if self.lookup.always else self._affordable(state, limit)
+        found = self.lookup.propose(state.lookup, anchor, room, sampling)
+        state.cycle = Kind(len(found) + 1)
+        return replace(found, cost=self.costs.verify(state.cycle.rows))
+
+    def _affordable(self, state: CombinedState, limit: int) -> int:
+        """Tokens a lookup may draft: a long copy is begun with as many as there may be.
+
+        It would never be, if it had to be afforded whole: while none is drafted, the
+        match only grows.
+        """
+        room = min(limit, self.block_size - 1)
+        while room > 0 and not state.pace.affords(self.costs.verify(room + 1)):
+            room -= 1
+        return room
 
     def _note(self, state: CombinedState, committed: int) -> None:
         """Count the cycle that ends now, and what it took since the one before."""

@@ -226,3 +226,26 @@ def test_a_cycle_tells_who_drafted_and_what_that_was_to_cost(
         }
         assert cycle.cost == pytest.approx(cost[cycle.by])
         assert (cycle.by == "t") == (cycle.drafted == 0)
+
+
+def test_a_long_copy_that_cannot_be_afforded_whole_is_begun() -> None:
+    page = list(range(100, 160))
+    drafter = tiny.ScriptedDrafter(page, len(page), itertools.repeat(0), block_size=2)
+    combined = CombinedDrafter(LookupDrafter(cost=1.1), drafter, COSTS)
+    state = combined.new_state()
+    combined.observe(state, page, None, 0)
+    for _ in range(3):  # a drafter that fails spends what may be lost, and rests
+        state.pace.note_drafted(1, 1)
+
+    copied, drafts, source = 0, [], ""
+    while not drafts and copied < 32:
+        anchor, place = mx.array(page[copied]), len(page) + copied
+        found = combined.propose(state, anchor, 31, DraftSampling(position=place))
+        drafts, source = found.token_ids.tolist(), found.source
+        if not drafts:
+            combined.observe(state, [page[copied]], None, place)
+            copied += 1
+
+    assert source == "l"
+    assert drafts == page[copied : copied + len(drafts)]
+    assert len(drafts) < 31
