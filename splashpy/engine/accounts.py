@@ -19,6 +19,7 @@ def open_ledger(
     cache: PrefixCache | None,
     *,
     shed: Callable[[Shed], None] = lambda event: None,
+    others: int = 0,
     in_use: Callable[[], int] = mx.get_active_memory,
 ) -> MemoryLedger:
     """The ledger of a model that was just loaded.
@@ -27,6 +28,8 @@ def open_ledger(
         loaded: the model; its plan says what may be used.
         cache: of states of earlier requests, which count and may go.
         shed: learns when states of earlier requests were given up for a text.
+        others: bytes that were allocated before the model was loaded; whoever has
+            them in this process, the plan is not about them.
         in_use: bytes that are really allocated.
     """
 
@@ -35,7 +38,8 @@ def open_ledger(
             shed(Shed(level="normal", action="states", held=nbytes))
 
     plan = loaded.plan
-    ledger = MemoryLedger(plan.budget if plan else 0, in_use, tell)
+    budget = plan.budget if plan else 0
+    ledger = MemoryLedger(budget, lambda: max(in_use() - others, 0), tell)
     ledger.claim("weights", loaded.target.facts.weight_bytes + loaded.draft_bytes)
     ledger.claim("scratch", plan.needs.workspace if plan else 0)
     ledger.offer("buffers", lambda _: drop_buffers())

@@ -259,11 +259,12 @@ class Engine:
 
     def _load(self, request: LoadRequest) -> None:
         self._forget()
+        others = mx.get_active_memory()
         try:
             self._loaded = load(request, self._emit)
             self._cache = open_cache(request, self._loaded)
             self._memory.ledger = open_ledger(
-                self._loaded, self._cache, shed=self._emit
+                self._loaded, self._cache, shed=self._emit, others=others
             )
             self._most = self._loaded.lanes
             plan = self._loaded.plan

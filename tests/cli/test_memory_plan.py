@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 
+import mlx.core as mx
 import pytest
 import tiny
 from commandline import Call
@@ -24,6 +25,14 @@ def test_too_little_memory_ends_with_4_and_an_empty_stdout(
     assert "100.0 MB may be used  [E-FIT]" in done.err
     assert "workspace 150" in done.err
     assert "loading" not in done.err
+
+
+def test_what_else_the_process_holds_is_not_the_models(model: str, call: Call) -> None:
+    others = mx.zeros(48 << 20, dtype=mx.int32)  # more than the model may
+    mx.eval(others)
+    flags = ("--max-memory", "151.1M", "--max-context", "256", "--no-draft")
+    done = call("run", model, "-p", "hello", "--max-tokens", "4", *flags)
+    assert (done.code, others.nbytes) == (0, 192 << 20)
 
 
 def test_a_context_that_does_not_fit_names_the_largest_that_does(

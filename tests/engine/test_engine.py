@@ -394,7 +394,7 @@ def test_a_request_without_memory_is_refused_and_the_next_one_is_served(
     used = [2_000_000_000]
     monkeypatch.setattr(
         "splashpy.engine.engine.open_ledger",
-        lambda *given, shed: accounts.open_ledger(*given, in_use=lambda: used[0]),
+        lambda *given, **_: accounts.open_ledger(*given, in_use=lambda: used[0]),
     )
     driver.load(model, max_memory=1_000_000_000)
     refused = driver.answer("a")[-1]
