@@ -15,7 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from server_kit import Running, Script, ScriptedEngine, write_speaker
+from scripted_engine import Script, ScriptedEngine, write_speaker
+from server_kit import Running
 from tokenizers import Tokenizer
 
 from splashpy.host import host as host_module

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import server_kit
 from clients.catalogue import CLIENTS, Client
 from clients.person import Person
 from clients.wire import Wire
-from server_kit import Running, Said, Script, ScriptedEngine, until
+from scripted_engine import Said, Script, ScriptedEngine, write_speaker
+from server_kit import Running, until
 from tokenizers import Tokenizer
 
 from splashpy.cli.agents import Service
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("speaker")
-    return server_kit.write_speaker(directory, context=CONTEXT)
+    return write_speaker(directory, context=CONTEXT)
 
 
 @contextmanager

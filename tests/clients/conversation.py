@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from server_kit import Said
+from scripted_engine import Said
 
 
 def says(text: str) -> Said:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from clients.conversation import says
 from clients.person import Person
-from server_kit import Running, Said, Script
+from scripted_engine import Said, Script
+from server_kit import Running
 
 EDIT = "Done.\n\ngreeting.txt\n```\nhello there\n```\n"
 QUIET = "--no-show-model-warnings --no-check-update --analytics-disable --no-gitignore"

@@ -9,7 +9,7 @@ import pytest
 from clients.conversation import call, says
 from clients.person import Person
 from clients.wire import Wire
-from server_kit import Said, Script
+from scripted_engine import Said, Script
 
 from splashpy.cli.agents import AGENTS, Service
 

@@ -11,7 +11,8 @@ import pytest
 from clients.conversation import call, says
 from clients.person import Person
 from clients.wire import Wire
-from server_kit import Running, Said, Script
+from scripted_engine import Said, Script
+from server_kit import Running
 
 from splashpy.cli.agents import AGENTS, Service
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from server_kit import Running, Script
+from scripted_engine import Script
+from server_kit import Running
 
 Ask = Callable[..., Any]
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])

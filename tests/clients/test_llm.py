@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from clients.conversation import call, says
 from clients.person import Person
-from server_kit import Script
+from scripted_engine import Script
 
 from splashpy.cli.agents import Service, llm_config
 

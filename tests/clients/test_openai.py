@@ -8,7 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from clients.conversation import call
-from server_kit import THOUGHT, Running, Said, Script
+from scripted_engine import Said, Script
+from server_kit import THOUGHT, Running
 
 Ask = Callable[..., Any]
 

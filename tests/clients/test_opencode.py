@@ -6,7 +6,7 @@ from __future__ import annotations
 from clients.conversation import call, says
 from clients.person import Person
 from clients.wire import Wire
-from server_kit import Said, Script
+from scripted_engine import Said, Script
 
 from splashpy.cli.agents import AGENTS, Service
 from splashpy.engine.request import GenerationRequest

@@ -10,7 +10,7 @@ import pytest
 from clients.conversation import call, says
 from clients.person import Person
 from clients.wire import Wire
-from server_kit import Script
+from scripted_engine import Script
 
 from splashpy.cli.agents import AGENTS, Service, pi_config
 

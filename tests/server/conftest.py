@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import server_kit
-from server_kit import Mortal, Running, Script, ScriptedEngine, until
+from scripted_engine import PLAIN_TEMPLATE, Script, ScriptedEngine, write_speaker
+from server_kit import Mortal, Running, until
 from tokenizers import Tokenizer
 
 from splashpy.host import host as host_module
@@ -21,13 +21,13 @@ Serve = Callable[..., Running]
 
 @pytest.fixture(scope="session")
 def speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return server_kit.write_speaker(tmp_path_factory.mktemp("speaker"))
+    return write_speaker(tmp_path_factory.mktemp("speaker"))
 
 
 @pytest.fixture(scope="session")
 def plain_speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("plain")
-    return server_kit.write_speaker(directory, server_kit.PLAIN_TEMPLATE)
+    return write_speaker(directory, PLAIN_TEMPLATE)
 
 
 @pytest.fixture(scope="session")

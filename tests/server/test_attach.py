@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from server_kit import Running, Script
+from scripted_engine import Script
+from server_kit import Running
 
 from splashpy.client.http import HttpClient
 from splashpy.errors import NoServerError

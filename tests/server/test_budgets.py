@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import server_kit
-from server_kit import Running, Script
+from scripted_engine import PLAIN_TEMPLATE, Script, write_speaker
+from server_kit import Running
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
-UNSWITCHED = server_kit.PLAIN_TEMPLATE.replace("assistant\n", "assistant\n<think>\n")
+UNSWITCHED = PLAIN_TEMPLATE.replace("assistant\n", "assistant\n<think>\n")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_server_may_limit_all_reasoning(serve: Any, script: Script) -> None:
 def test_a_model_that_cannot_stop_reasoning_is_told_of(
     serve: Any, script: Script, tmp_path: Path
 ) -> None:
-    server = serve(server_kit.write_speaker(tmp_path / "model", UNSWITCHED))
+    server = serve(write_speaker(tmp_path / "model", UNSWITCHED))
     script.say("so</think>yes<|im_end|>")
 
     for effort, told in (("none", True), ("low", None)):

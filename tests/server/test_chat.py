@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from chat_kit import HI, TOOLS, chat, deltas
-from server_kit import PATIENCE, Running, Said, Script
+from scripted_engine import Said, Script
+from server_kit import PATIENCE, Running
 
 from splashpy.errors import ModelResultError
 

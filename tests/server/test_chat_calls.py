@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from chat_kit import CALL, HI, TOOLS, chat, deltas
-from server_kit import Running, Said, Script
+from scripted_engine import Said, Script
+from server_kit import Running
 
 
 def test_tool_calls_are_streamed_one_element_at_a_time(

@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from server_kit import Reply, Running, Said, Script, until
+from scripted_engine import Said, Script
+from server_kit import Reply, Running, until
 
 
 def complete(server: Running, **fields: Any) -> Reply:

@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from server_kit import Running, Script, until
+from scripted_engine import Script
+from server_kit import Running, until
 
 from splashpy.protocol import Constraint
 from splashpy.server.constraints import read_constraint

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from server_kit import CONTEXT, Running, Script
+from scripted_engine import CONTEXT, Script
+from server_kit import Running
 
 OPENAI = (
     f"This model's maximum context length is {CONTEXT} tokens. However, your request "

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from dialect_kit import CALL, CALLED, DIALECTS, Dialect, Heard
-from server_kit import Running, Said, Script, until
+from scripted_engine import Said, Script
+from server_kit import Running, until
 
 from splashpy.errors import ModelResultError
 

@@ -8,7 +8,8 @@ import threading
 from typing import Any
 
 import pytest
-from server_kit import PATIENCE, Running, Said, Script, until
+from scripted_engine import Said, Script
+from server_kit import PATIENCE, Running, until
 
 from splashpy.errors import PackageError, PortError
 from splashpy.protocol import Load

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from server_kit import Mortal, Running, Said, Script, until
+from scripted_engine import Said, Script
+from server_kit import Mortal, Running, until
 
 from splashpy.client import link
 from splashpy.client.client import EngineClient

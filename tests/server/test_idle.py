@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from server_kit import PATIENCE, Mortal, Running, Said, Script, until
+from scripted_engine import Said, Script
+from server_kit import PATIENCE, Mortal, Running, until
 
 CHAT = "/v1/chat/completions"
 BODY = {"messages": [{"role": "user", "content": "hi"}]}

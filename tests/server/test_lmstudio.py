@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from server_kit import CONTEXT, Running, Script
+from scripted_engine import CONTEXT, Script
+from server_kit import Running
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from typing import Any
 
-from server_kit import Running, Script, until
+from scripted_engine import Script
+from server_kit import Running, until
 
 REQUESTS = 200
 AT_ONCE = 8

@@ -11,7 +11,8 @@ import json
 from typing import Any
 
 import pytest
-from server_kit import Reply, Running, Said, Script
+from scripted_engine import Said, Script
+from server_kit import Reply, Running
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 

@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from server_kit import Reply, Running, Said, Script
+from scripted_engine import Said, Script
+from server_kit import Reply, Running
 
 from splashpy.errors import ModelResultError
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import ollama
 import pytest
-from server_kit import CONTEXT, Reply, Running, Script
+from scripted_engine import CONTEXT, Script
+from server_kit import Reply, Running
 
 from splashpy.errors import ModelResultError
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_kit import Mortal, Running, Said, Script, until
+from scripted_engine import Said, Script
+from server_kit import Mortal, Running, until
 
 from splashpy.client.client import EngineClient
 from splashpy.errors import EngineDiedError

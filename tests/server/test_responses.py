@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from server_kit import PATIENCE, THOUGHT, Reply, Running, Said, Script
+from scripted_engine import Said, Script
+from server_kit import PATIENCE, THOUGHT, Reply, Running
 
 from splashpy.errors import ModelResultError
 from splashpy.server.errors import ApiError

@@ -9,7 +9,8 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from server_kit import CONTEXT, Running, Script
+from scripted_engine import CONTEXT, Script
+from server_kit import Running
 
 HI: Any = [{"role": "user", "content": "hi"}]
 CALL = (

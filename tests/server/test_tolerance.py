@@ -9,7 +9,8 @@ from importlib import resources
 from typing import Any
 
 import pytest
-from server_kit import Running, Script, until
+from scripted_engine import Script
+from server_kit import Running, until
 
 HI = [{"role": "user", "content": "hi"}]
 MINIMAL: dict[str, dict[str, Any]] = {
