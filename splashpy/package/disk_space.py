@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is there room for what is about to be written?"""
+"""How much there is on disk, and is there room for more?"""
 
 from __future__ import annotations
 
+import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from splashpy.errors import DiskSpaceError
@@ -11,6 +13,22 @@ from splashpy.units import format_bytes
 
 MARGIN_BYTES = 2 << 30
 """Disk that must stay free: a full disk stops the whole computer."""
+
+
+def bytes_below(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder.
+
+    Files and folders that vanish while they are counted, since another program is at
+    work there, count nothing.
+    """
+    total = 0
+    with suppress(OSError):
+        total = path.stat().st_size if path.is_file() else 0
+    for directory, _, names in os.walk(path):  # passes over what is gone
+        for name in names:
+            with suppress(OSError):
+                total += Path(directory, name).stat().st_size
+    return total
 
 
 def free_bytes(path: Path) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from splashpy.errors import OfflineError
 from splashpy.package import hub_cache
-from splashpy.package.disk_space import check_free
+from splashpy.package.disk_space import bytes_below, check_free
 from splashpy.package.fields import read_json
 from splashpy.package.hub_errors import mapped
 from splashpy.package.hub_progress import Tally
@@ -264,7 +264,7 @@ def delete_revision(
         paths = sorted(strategy.repos)
     else:
         paths = sorted({*strategy.snapshots, *strategy.blobs})
-    sized = tuple((path, _size(path)) for path in paths)
+    sized = tuple((path, bytes_below(path)) for path in paths)
     if not dry_run:
         strategy.execute()
     return strategy.expected_freed_size, sized
@@ -321,9 +321,3 @@ def _from_cache(cache: Path, repo: str, revision: str | None, file: str = "") ->
             fix=[f"splashpy pull {asked}", "splashpy list"],
         )
     return found.path
-
-
-def _size(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -21,6 +21,7 @@ from splashpy.errors import (
     UsageError,
 )
 from splashpy.package import hub, hub_cache, names
+from splashpy.package.disk_space import bytes_below
 from splashpy.package.model_directory import ModelDirectory, refuse_gguf
 from splashpy.paths import Paths
 
@@ -252,8 +253,8 @@ def _missing(name: str) -> ModelMissingError:
 
 
 def _remove_package(path: Path, *, dry_run: bool) -> Removal:
-    sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file()]
-    removal = Removal(((path, sum(sizes)),), sum(sizes))
+    size = bytes_below(path)
+    removal = Removal(((path, size),), size)
     if not dry_run:
         # Renamed first: an interrupted deletion leaves no half package by that name.
         doomed = path.with_name(f".removed-{path.name}")

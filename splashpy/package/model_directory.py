@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from splashpy.errors import IntegrityError, ModelKindError, ModelUnknownError
+from splashpy.package.disk_space import bytes_below
 from splashpy.package.fields import Fields, read_json
 from splashpy.package.integrity import check_files, check_shards, refuse_code
 from splashpy.package.manifest import FILE_NAME, Manifest
@@ -117,7 +118,7 @@ class ModelDirectory:
             vocab_size=row.target.vocab_size,
             context_max=row.target.context_max,
             sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k),
-            size_bytes=_size_bytes(path),
+            size_bytes=bytes_below(path),
         )
 
     @classmethod
@@ -166,7 +167,7 @@ class ModelDirectory:
             if manifest
             else context_max(config),
             sampling=_sampling(tokenizer, target, manifest),
-            size_bytes=_size_bytes(path),
+            size_bytes=bytes_below(path),
             manifest=manifest,
         )
 
@@ -325,7 +326,3 @@ def token_ids(value: Any) -> set[int]:
     """The token ids in an ``eos_token_id``, which is a number, a list or absent."""
     items = value if isinstance(value, list) else [value]
     return {item for item in items if type(item) is int and item >= 0}
-
-
-def _size_bytes(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from splashpy.package.disk_space import check_free
+from splashpy.package.disk_space import bytes_below, check_free
 from splashpy.package.progress import Cancelled, Progress
 from splashpy.packing.build import publish, write_error
 from splashpy.packing.build_lock import locked
@@ -62,9 +62,7 @@ def check_room(output: Path, needed: int) -> None:
         DiskSpaceError: not enough room.
     """
     # What an interrupted call left is kept, or makes room before anything is written.
-    left = sum(
-        file.stat().st_size for file in _partial(output).rglob("*") if file.is_file()
-    )
+    left = bytes_below(_partial(output))
     check_free(f"packing {output.name}", (output.parent, max(0, needed - left)))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from splashpy.errors import ModelKindError
 from splashpy.package.components import License
-from splashpy.package.disk_space import check_free
+from splashpy.package.disk_space import bytes_below, check_free
 from splashpy.package.manifest import Manifest
 from splashpy.package.progress import (
     CancelledError,
@@ -77,7 +77,7 @@ def unpack(
             why="unpack takes packages of splashpy and Splash apart",
         )
     check_output(output, force=force)
-    size = sum(file.stat().st_size for file in package.path.rglob("*"))
+    size = bytes_below(package.path)
     check_free(f"unpacking {package.name}", (output.parent, size))
     partial = output.with_name(f"{output.name}.partial")
     try:

