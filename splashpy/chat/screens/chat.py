@@ -204,19 +204,15 @@ class ChatScreen(Screen[None]):
         if self._flush_timer is not None:
             self._flush_timer.stop()
             self._flush_timer = None
-        self._frames.begin(time.perf_counter())
-        if self.conversation.take_in():
-            self.sync()
-            self.call_after_refresh(self._measure_frame)
-
-    def _measure_frame(self) -> None:
         device = self.session.engine.device
         # A GPU says how much it may hold; a processor holds whatever there is.
         self._frames.shared = bool(device and device.name) and not (
             device and device.working_set_bytes
         )
         self._frames.unseen = not self.app.app_focus
-        self._frames.end(time.perf_counter())
+        self._frames.begin(time.perf_counter(), time.thread_time())
+        if self.conversation.take_in():
+            self.sync()
 
     # --- what a person does -------------------------------------------------------
 
