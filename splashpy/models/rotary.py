@@ -76,7 +76,7 @@ def _added(config: Mapping[str, Any]) -> dict[str, Any]:
     settings = config.get("rope_parameters")
     if not isinstance(settings, Mapping):
         return {}
-    wanted: dict[str, Any] = {}
+    beside, wanted = _BESIDE, dict[str, Any]()
     if any(isinstance(value, Mapping) for value in settings.values()):
         sliding = settings.get("sliding_attention")
         if isinstance(sliding, Mapping) and "rope_theta" in sliding:
@@ -84,7 +84,8 @@ def _added(config: Mapping[str, Any]) -> dict[str, Any]:
         settings = settings.get("full_attention")
         if not isinstance(settings, Mapping):
             return {}
-    wanted |= {key: settings[key] for key in _BESIDE if key in settings}
+        beside = ("rope_theta",)  # a factor would be taken for all kinds of layers
+    wanted |= {key: settings[key] for key in beside if key in settings}
     if _kind(settings) != "default":
         scaling = {key: settings[key] for key in settings if key not in _BESIDE}
         wanted["rope_scaling"] = {"type": _kind(settings), **scaling}

@@ -78,6 +78,10 @@ def test_what_is_said_beside_the_object_is_not_changed() -> None:
     ) == {"rope_theta": 1e6}
     for odd in (None, 7, {}, {"sliding_attention": {}}):
         assert rotary_keys({"rope_parameters": odd}) == {}
+    full = {"rope_theta": 1e6, "partial_rotary_factor": 0.25}
+    assert rotary_keys({"rope_parameters": {"full_attention": full}}) == {
+        "rope_theta": 1e6
+    }
 
 
 GEMMA3 = {
