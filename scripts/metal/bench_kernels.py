@@ -82,8 +82,8 @@ def _contests(
             for outputs, inputs in MATRICES:
                 yield contests.matrix(count, outputs, inputs, width, 64, dtype)
         for length in lengths:
-            yield contests.attention(count, heads, length, dtype, causal=True)
-            yield contests.attention_q8(count, heads, length, dtype)
+            yield contests.attention(count, heads, length, dtype)
+            yield contests.attention(count, heads, length, dtype, packed=True)
         yield contests.add_norm(count, MODEL.hidden, dtype)
         yield from contests.delta(count, MODEL.delta, dtype)
         yield from contests.target_choices(count, MODEL.vocab)

@@ -156,9 +156,9 @@ def _contests(
         *_matrices(parts, dtype),
         (
             f"over {LENGTH} keys",
-            contests.attention(ROWS, heads, LENGTH, dtype, causal=True),
+            contests.attention(ROWS, heads, LENGTH, dtype),
         ),
-        ("in 8 bits", contests.attention_q8(ROWS, heads, LENGTH, dtype)),
+        ("in 8 bits", contests.attention(ROWS, heads, LENGTH, dtype, packed=True)),
         ("stream", contests.add_norm(ROWS, model.hidden, dtype)),
         *(("target", c) for c in contests.target_choices(ROWS, model.vocab)),
         ("decision", contests.accept(ROWS - 1)),

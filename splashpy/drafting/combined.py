@@ -139,11 +139,9 @@ class CombinedDrafter:
         found = self._look_up(state, anchor, limit, sampling)
         if len(found):
             return found
-        count = state.pace.count(limit)
-        if count < 1:
-            return empty_proposal()
-        proposal = self.drafter.propose(state.drafter, anchor, count, sampling)
-        state.cycle = Kind(len(proposal) + 1, drafter=len(proposal) > 0)
+        proposal = self._draft(state, anchor, state.pace.count(limit), sampling)
+        if state.cycle == PLAIN:
+            return proposal
         return replace(proposal, cost=self.costs.drafted(len(proposal)))
 
     def expected(self, state: CombinedState) -> list[float]:
@@ -171,10 +169,20 @@ class CombinedDrafter:
                 )
                 if len(found):
                     return found
-        if limit < 1:
+        return self._draft(state, anchor, limit, sampling)
+
+    def _draft(
+        self,
+        state: CombinedState,
+        anchor: mx.array,
+        count: int,
+        sampling: DraftSampling,
+    ) -> Proposal:
+        if count < 1:
             return empty_proposal()
-        proposal = self.drafter.propose(state.drafter, anchor, limit, sampling)
-        state.cycle = Kind(len(proposal) + 1, drafter=len(proposal) > 0)
+        proposal = self.drafter.propose(state.drafter, anchor, count, sampling)
+        # Its pass takes time even if a grammar leaves nothing of what it drafts.
+        state.cycle = Kind(len(proposal) + 1, drafter=True)
         return proposal
 
     def _look_up(

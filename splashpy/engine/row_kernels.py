@@ -17,7 +17,14 @@ from typing import Any
 import mlx.core as mx
 
 from splashpy.kernels import gate, metal, verdicts
-from splashpy.kernels.contest import Contest, Switch, Verdict, judge, rule
+from splashpy.kernels.contest import (
+    Contest,
+    Switch,
+    Verdict,
+    judge,
+    limit_threads,
+    rule,
+)
 from splashpy.models.dflash2 import DFlashNetwork
 from splashpy.models.kernel_shapes import draft_contests, target_contests
 from splashpy.models.row_layers import use_row_kernels
@@ -71,6 +78,10 @@ def verdicts_on(
     left_out = {c.operation for c in contests if not _structural(c, switch)}
     missing = verdicts.missing(contests, known)
     missing = [contest for contest in missing if contest.operation not in left_out]
+    for contest in contests:
+        kept = known.get((contest.operation, contest.key))
+        if kept and kept.threads:
+            limit_threads(contest, kept.threads)
     for contest in missing:
         known[contest.operation, contest.key] = judge(contest, perf_counter)
         mx.clear_cache()

@@ -99,7 +99,8 @@ def best_path(
     Returns:
         [K] int32 token ids.
     """
-    if _eligible(selector, logits, gates):
+    memory = _look_ahead_bytes(logits.shape[0], selector.count) if look_ahead else 0
+    if memory <= metal.THREADGROUP_BYTES and _eligible(selector, logits, gates):
         return _walk_metal(selector, logits, gates, anchor, look_ahead=look_ahead)
     lattice, candidates = lattice_of(selector, logits, gates, anchor)
     path = (walk_look_ahead if look_ahead else walk_greedy)(lattice)
@@ -338,6 +339,12 @@ def _eligible(selector: Selector, logits: mx.array, gates: mx.array) -> bool:
         and gates.shape == (slots, selector.successor.shape[1])
     )
     return fits and gate.allows("candidate_selector", *shape_of(selector, logits))
+
+
+def _look_ahead_bytes(slots: int, count: int) -> int:
+    """Threadgroup memory of the look-ahead kernel: what its body reserves."""
+    table = count + (slots - 1) * count * count
+    return 4 * (3 * slots * count + table + 2 * count)
 
 
 def _walk_metal(

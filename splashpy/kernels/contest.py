@@ -13,7 +13,7 @@ Whatever goes wrong is a verdict, never an error: the operation then runs as pla
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Literal
 
@@ -46,6 +46,8 @@ class Contest:
         work: the least it must move and compute.
         tolerance: largest error relative to the largest number; 0 for integers.
         kernels: names of its Metal kernels.
+        also: other calls the verdict holds for, on the same arguments; they are
+            compared and not raced.
         matrix_units: whether it multiplies matrices of a simdgroup.
     """
 
@@ -56,6 +58,7 @@ class Contest:
     work: Work
     tolerance: float = 0.02
     kernels: tuple[str, ...] = ()
+    also: Callable[..., list[mx.array]] = lambda *_: []
     matrix_units: bool = False
 
     @property
@@ -78,6 +81,8 @@ class Verdict:
         error: largest relative error.
         bytes: the least one call must move.
         flops: the least it must compute.
+        threads: most of a threadgroup that its pipelines take; 0 where nothing was
+            refused.
     """
 
     operation: str
@@ -89,6 +94,7 @@ class Verdict:
     error: float = 0.0
     bytes: int = 0
     flops: int = 0
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +154,22 @@ def judge(contest: Contest, clock: Callable[[], float]) -> Verdict:
         contest: what to try.
         clock: seconds, for durations.
     """
-    try:
-        return _judge(contest, clock)
-    except (RuntimeError, ValueError) as error:
-        limit = metal.refused_threads(error)
-        if not limit:
-            return _verdict(contest, "failed", str(error).splitlines()[0])
+    threads = 0
+    while True:
+        try:
+            return replace(_judge(contest, clock), threads=threads)
+        except (RuntimeError, ValueError) as error:
+            limit = metal.refused_threads(error)
+            if not limit or 0 < threads <= limit:
+                return _verdict(contest, "failed", str(error).splitlines()[0])
+        threads = limit
+        limit_threads(contest, threads)
+
+
+def limit_threads(contest: Contest, threads: int) -> None:
+    """Let the kernels of a contest have no more threads than their pipelines take."""
     for kernel in contest.kernels:
-        metal.limit_threads(kernel, limit)
-    try:
-        return _judge(contest, clock)
-    except (RuntimeError, ValueError) as error:
-        return _verdict(contest, "failed", str(error).splitlines()[0])
+        metal.limit_threads(kernel, threads)
 
 
 def sustain(contest: Contest, seconds: float, clock: Callable[[], float]) -> str:
@@ -185,10 +195,10 @@ def _always(operation: str, shape: gate.Shape) -> bool:
 def _judge(contest: Contest, clock: Callable[[], float]) -> Verdict:
     sets = contest.sets()
     with gate.ruled(_always):
-        ours = contest.call(*sets[0])
+        ours = _results(contest, sets[0])
         mx.eval(ours)
     with gate.ruled(None):
-        theirs = contest.call(*sets[0])
+        theirs = _results(contest, sets[0])
     error = max(_error(a, b) for a, b in zip(ours, theirs, strict=True))
     if not error <= contest.tolerance:
         return _verdict(contest, "differs", f"by {error:.2g}", error)
@@ -205,6 +215,10 @@ def _judge(contest: Contest, clock: Callable[[], float]) -> Verdict:
         contest.work.bytes,
         contest.work.flops,
     )
+
+
+def _results(contest: Contest, arguments: Arguments) -> list[mx.array]:
+    return [*contest.call(*arguments), *contest.also(*arguments)]
 
 
 def _error(ours: mx.array, theirs: mx.array) -> float:

@@ -32,6 +32,8 @@ _ROTATED_BYTES = 256 << 20  # of all sets together: more than any cache holds
 _MOST_SETS = 8
 _EPS = 1e-6
 _VOCAB_LOGITS = mx.float32
+_OFFERED = 16  # tokens of a drawn draft's row, and of the target's
+_CHANCES = 1e-4  # a chance may be off by; tokens beside them must be equal
 
 Make = Callable[[mx.array], Arguments]
 
@@ -88,69 +90,44 @@ def attention(
     length: int,
     dtype: mx.Dtype,
     *,
-    causal: bool,
+    causal: bool = True,
+    packed: bool = False,
 ) -> Contest:
-    """Attention of a block; ``heads`` are query heads, key heads and their width."""
+    """Attention of a block.
+
+    Args:
+        rows: of the block.
+        heads: query heads, key heads and their width.
+        length: keys.
+        dtype: of activations.
+        causal: whether a row sees the keys up to its own only.
+        packed: keys and values lie in 8 bits.
+    """
     count, groups, width = heads
 
     def make(key: mx.array) -> Arguments:
-        one, two = mx.random.split(key)
-        return (
-            _normal(key, 1, count, rows, width, dtype=dtype),
-            _normal(one, 1, groups, length, width, dtype=dtype),
-            _normal(two, 1, groups, length, width, dtype=dtype),
-        )
-
-    def call(queries: mx.array, keys: mx.array, values: mx.array) -> list[mx.array]:
-        scale = width**-0.5
-        return [
-            attention_rows.attention_rows(queries, keys, values, scale, causal=causal)
+        cached: list[Any] = [
+            _normal(k, 1, groups, length, width, dtype=dtype) for k in _two(key)
         ]
+        if packed:
+            cached = [
+                attention_rows.PackedHeads(*mx.quantize(part, group_size=64, bits=8))
+                for part in cached
+            ]
+        return _normal(key, 1, count, rows, width, dtype=dtype), *cached
 
-    work = roofline.attention(rows, count, groups, width, length)
+    kernel = "attention_rows_q8" if packed else "attention_rows"
+    attend: Callable[..., mx.array] = getattr(attention_rows, kernel)
+    work = roofline.attention(rows, count, groups, width, length, 1 if packed else 2)
     queries = mx.zeros((1, count, rows, width), dtype=dtype)
     keys = (1, groups, length, width)
     return Contest(
-        "attention_rows",
+        kernel,
         attention_rows.shape_of(queries, keys, causal=causal),
-        call,
+        lambda *arguments: [attend(*arguments, width**-0.5, causal=causal)],
         partial(_sets, make, work.bytes),
         work,
-        kernels=("attention_rows", "attention_combine"),
-        matrix_units=True,
-    )
-
-
-def attention_q8(
-    rows: int, heads: tuple[int, int, int], length: int, dtype: mx.Dtype
-) -> Contest:
-    """The same over keys and values in 8 bits; always causal."""
-    count, groups, width = heads
-
-    def make(key: mx.array) -> Arguments:
-        parts = [_normal(k, 1, groups, length, width, dtype=dtype) for k in _two(key)]
-        packed = [
-            attention_rows.PackedHeads(*mx.quantize(part, group_size=64, bits=8))
-            for part in parts
-        ]
-        return _normal(key, 1, count, rows, width, dtype=dtype), *packed
-
-    def call(queries: mx.array, keys: Any, values: Any) -> list[mx.array]:
-        scale = width**-0.5
-        return [
-            attention_rows.attention_rows_q8(queries, keys, values, scale, causal=True)
-        ]
-
-    work = roofline.attention(rows, count, groups, width, length, 1)
-    queries = mx.zeros((1, count, rows, width), dtype=dtype)
-    keys = (1, groups, length, width)
-    return Contest(
-        "attention_rows_q8",
-        attention_rows.shape_of(queries, keys, causal=True),
-        call,
-        partial(_sets, make, work.bytes),
-        work,
-        kernels=("attention_rows_q8", "attention_combine"),
+        kernels=(kernel, "attention_combine"),
         matrix_units=True,
     )
 
@@ -202,21 +179,32 @@ def convolutions(
         made = conv.conv_finish(x, predicted, base, residual, norm, group_size=group)
         return [part for part in made if part is not None]
 
+    def finish_plain(x: mx.array, *rest: mx.array) -> list[mx.array]:
+        predicted, base, residual, _ = rest
+        return [conv.conv_finish(x, predicted, base, residual, group_size=group)[0]]
+
     size = (rows, channels, taps, group)
     shape = (rows, channels, taps, str(dtype))
+    before = roofline.convolution(*size, finish=False)
+    after = roofline.convolution(*size, finish=True)
     return [
         Contest(
-            f"conv_{name}",
+            "conv_prepare",
             shape,
-            call,
-            partial(_sets, make, work.bytes),
-            work,
-            kernels=(f"conv_{name}",),
-        )
-        for name, call, work in (
-            ("prepare", prepare, roofline.convolution(*size, finish=False)),
-            ("finish", finish, roofline.convolution(*size, finish=True)),
-        )
+            prepare,
+            partial(_sets, make, before.bytes),
+            before,
+            kernels=("conv_prepare",),
+        ),
+        Contest(
+            "conv_finish",
+            shape,
+            finish,
+            partial(_sets, make, after.bytes),
+            after,
+            kernels=("conv_finish", "conv_finish_plain"),
+            also=finish_plain,
+        ),
     ]
 
 
@@ -233,6 +221,14 @@ def choice(slots: int, vocab: int, rows: int, count: int, rank: int) -> Contest:
         gates = 0.1 * _normal(two, slots, rank, dtype=mx.bfloat16)
         return _normal(key, slots, rows, dtype=_VOCAB_LOGITS), gates, selector
 
+    def drawn(logits: mx.array, gates: mx.array, selector: Any) -> list[mx.array]:
+        noise = mx.random.gumbel((slots, count), key=mx.random.key(3))
+        return list(
+            candidate_selector.drawn_path(
+                selector, logits, gates, mx.array(0), mx.array(0.8), noise
+            )
+        )
+
     work = roofline.selector(slots, rows, count, rank)
     return Contest(
         "candidate_selector",
@@ -242,8 +238,9 @@ def choice(slots: int, vocab: int, rows: int, count: int, rank: int) -> Contest:
         ],
         partial(_sets, make, work.bytes),
         work,
-        tolerance=0.0,
-        kernels=("top_shards", "select_walk"),
+        tolerance=_CHANCES,
+        kernels=("top_shards", "select_walk", "select_draw"),
+        also=drawn,
     )
 
 
@@ -276,32 +273,51 @@ def target_choices(rows: int, vocab: int) -> list[Contest]:
             distribution,
             sets,
             roofline.top_tokens(rows, vocab, 20),
-            tolerance=1e-4,
+            tolerance=_CHANCES,
             kernels=("top_shards", "target_topk"),
         ),
     ]
 
 
 def accept(drafted: int) -> Contest:
-    """Greedy acceptance."""
+    """Acceptance of a draft, greedy; a drawn one is compared."""
+    rows = drafted + 1
 
     def make(key: mx.array) -> Arguments:
-        tokens = mx.random.randint(0, 1000, (drafted + 1,), key=key)
-        return tokens[:-1], tokens, mx.zeros(drafted + 1, dtype=mx.bool_)
+        tokens = mx.random.randint(0, 1000, (rows,), key=key)
+        one, two = _two(key)
+        places = mx.arange(_OFFERED, dtype=mx.int32)
+        target = target_topk.Distributions(
+            mx.broadcast_to(places, (rows, _OFFERED)),
+            mx.softmax(_normal(one, rows, _OFFERED), axis=-1),
+            mx.zeros(rows, dtype=mx.bool_),
+        )
+        draft = acceptance.Draft(
+            tokens[:-1] % _OFFERED,
+            mx.broadcast_to(places, (drafted, _OFFERED)),
+            mx.softmax(_normal(two, drafted, _OFFERED), axis=-1),
+        )
+        return tokens[:-1], tokens, target.broken, draft, target
+
+    def drawn(*arguments: Any) -> list[mx.array]:
+        draft, target = arguments[-2:]
+        numbers = mx.random.uniform(shape=(rows,), key=mx.random.key(3))
+        return [acceptance.accept_sampled(draft, target, numbers[1:], numbers[0], end)]
 
     end = acceptance.End(budget=1000, stops=(1000, 1001))
-    numbers = drafted + 2 * (drafted + 1) + len(end.stops) + 1 + acceptance.HEAD
-    work = roofline.Work(bytes=4 * numbers + drafted + 1)
+    numbers = drafted + 2 * rows + len(end.stops) + 1 + acceptance.HEAD
+    work = roofline.Work(bytes=4 * numbers + rows)
     return Contest(
         "accept",
         (drafted,),
-        lambda proposal, choices, broken: [
+        lambda proposal, choices, broken, *_: [
             acceptance.accept_greedy(proposal, choices, broken, end)
         ],
         partial(_sets, make, work.bytes),
         work,
         tolerance=0.0,
-        kernels=("accept_greedy",),
+        kernels=("accept_greedy", "accept_sampled"),
+        also=drawn,
     )
 
 
@@ -348,7 +364,8 @@ def delta(rows: int, layer: roofline.Delta, dtype: mx.Dtype) -> list[Contest]:
             lambda q, *rest: list(gated_delta.verify(rest[0], q, *rest[1:])),
             partial(_sets, make, work.bytes),
             work,
-            kernels=("gated_delta_verify",),
+            kernels=("gated_delta_verify", "gated_delta_replay"),
+            also=lambda _, pending, __, decay: [gated_delta.replay(pending, decay)],
         ),
         Contest(
             "gated_delta_prework",

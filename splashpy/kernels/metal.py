@@ -24,6 +24,9 @@ from typing import Any
 import mlx.core as mx
 
 MOST_THREADS = 1024
+THREADGROUP_BYTES = 32 << 10
+"""Threadgroup memory of every Apple GPU."""
+
 SIMD_WIDTH = 32
 
 SWITCH = "SPLASHPY_KERNELS"
@@ -108,8 +111,8 @@ def thread_limit(kernel: str) -> int:
 
 
 def limit_threads(kernel: str, threads: int) -> None:
-    """Remember what a pipeline allows."""
-    _limits[kernel] = threads
+    """Remember what a pipeline allows; of several shapes the least."""
+    _limits[kernel] = min(threads, thread_limit(kernel))
 
 
 def refused_threads(error: Exception) -> int:

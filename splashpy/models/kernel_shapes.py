@@ -42,10 +42,10 @@ def target_contests(target: MlxLmTarget, rows: Sequence[int]) -> list[Contest]:
             found.append(contests.add_norm(count, channels, dtype))
         for heads in sorted(_heads(layers)):
             for length in LENGTHS:
-                found.append(
-                    contests.attention(count, heads, length, dtype, causal=True)
-                )
-                found.append(contests.attention_q8(count, heads, length, dtype))
+                found += [
+                    contests.attention(count, heads, length, dtype, packed=packed)
+                    for packed in (False, True)
+                ]
         for layer in sorted(_deltas(layers), key=repr):
             found += contests.delta(count, layer, dtype)
     return found

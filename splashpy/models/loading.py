@@ -26,7 +26,7 @@ from mlx_lm.utils import MODEL_REMAPPING, load_model
 from splashpy.errors import ModelKindError
 from splashpy.models.architecture import DRAFTABLE, find_backbone, find_text_model
 from splashpy.models.examination import examine
-from splashpy.models.rotary import rotary_keys
+from splashpy.models.rotary import rotary_keys, scale_rotary
 from splashpy.models.splash_load import read_splash_target
 from splashpy.models.target import MlxLmTarget, TargetFacts
 from splashpy.package.splash.package import is_splash
@@ -88,7 +88,10 @@ def load_target(
 def _read(directory: Path, config: dict[str, Any]) -> nn.Module:
     if is_splash(directory):
         return read_splash_target(directory, config)
-    return load_model(directory, lazy=True, model_config=rotary_keys(config))[0]
+    added = rotary_keys(config)
+    model = load_model(directory, lazy=True, model_config=added)[0]
+    scale_rotary(model, {**config, **added})
+    return model
 
 
 def check_model_type(name: str, model_type: str) -> None:

@@ -43,15 +43,7 @@ class LaneQ8(LaneKV):
     def update_and_fetch(
         self, keys: mx.array, values: mx.array
     ) -> tuple[mx.array, mx.array]:
-        """Round and append rows and give back all of them.
-
-        Args:
-            keys: [B, H, L, d].
-            values: [B, H, L, d].
-
-        Returns:
-            Keys and values of every row held, [B, H, offset, d].
-        """
+        """As :meth:`LaneKV.update_and_fetch`, of rounded rows."""
         if keys.shape[-1] % GROUP or values.shape[-1] % GROUP:
             return super().update_and_fetch(keys, values)
         self.append([*_rounded(keys), *_rounded(values)])

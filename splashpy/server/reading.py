@@ -10,7 +10,7 @@ from splashpy.server.errors import ApiError
 from splashpy.server.fields import Fields
 
 BAN = -1e9  # added to a logit, leaves no chance to a token
-FORCE = 1e9
+FORCE = 1e3  # leaves none to any other; two tokens with it keep their difference
 _LITTLE = 1e-9
 _MOST_STOPS = 16
 _REASONING_BUDGETS = (

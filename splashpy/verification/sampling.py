@@ -20,6 +20,10 @@ from splashpy.errors import UsageError
 
 # Below this the noise decides nothing between tokens a float32 can tell apart.
 _GREEDY_BELOW = 1e-5
+# Logits are float32 numbers up to 3e38: what is applied to them, the count of a whole
+# context times a penalty included, must leave them finite.
+_LARGEST = 1e9
+_SIZES = f"at most {_LARGEST:.0e} in size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +47,18 @@ class SamplingParams:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            finite = not isinstance(value, float) or math.isfinite(value)
-            _require(item.name, value, finite, "a finite number")
+            fits = not isinstance(value, float) or _fits(value)
+            _require(item.name, value, fits, f"a finite number, {_SIZES}")
         biases = [value for _, value in self.logit_bias]
-        finite = all(map(math.isfinite, biases))
-        _require("logit_bias", biases, finite, "finite numbers")
+        _require(
+            "logit_bias", biases, all(map(_fits, biases)), f"finite numbers, {_SIZES}"
+        )
         _require("temperature", self.temperature, self.temperature >= 0, "0 or more")
         _require("top_k", self.top_k, self.top_k >= 0, "0 (off) or more")
         _require("top_p", self.top_p, 0 < self.top_p <= 1, "above 0, at most 1")
         _require("min_p", self.min_p, 0 <= self.min_p < 1, "0 or more, below 1")
         penalty = self.repetition_penalty
-        _require("repetition_penalty", penalty, penalty > 0, "above 0")
+        _require("repetition_penalty", penalty, penalty >= 1 / _LARGEST, "above 0")
         window = self.penalty_window
         _require("penalty_window", window, window is None or window > 0, "1 or more")
 
@@ -70,6 +75,10 @@ class SamplingParams:
             or self.presence_penalty != 0
             or self.frequency_penalty != 0
         )
+
+
+def _fits(value: float) -> bool:
+    return math.isfinite(value) and abs(value) <= _LARGEST
 
 
 def _require(name: str, value: object, holds: bool, allowed: str) -> None:  # noqa: FBT001

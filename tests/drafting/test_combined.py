@@ -12,7 +12,12 @@ import tiny
 
 from splashpy.drafting.combined import CombinedDrafter
 from splashpy.drafting.dflash2 import DFlash2Drafter
-from splashpy.drafting.drafter import Drafter, DraftSampling
+from splashpy.drafting.drafter import (
+    Drafter,
+    DraftSampling,
+    Proposal,
+    empty_proposal,
+)
 from splashpy.drafting.lookup import LookupDrafter
 from splashpy.drafting.pace import FREE, Costs
 from splashpy.drafting.plain import PlainDrafter
@@ -73,6 +78,28 @@ def test_a_drafter_that_is_always_wrong_is_hardly_asked(target: MlxLmTarget) -> 
     cycles = answer(target, CombinedDrafter(None, drafter, COSTS))
     assert text(cycles) == plain
     assert 0 < sum(cycle.drafted > 0 for cycle in cycles) < 0.08 * len(cycles)
+
+
+class Forbidden(PlainDrafter):
+    """Drafts what the answer's grammar never allows."""
+
+    block_size = 5
+    asked = 0
+
+    def propose(
+        self, state: None, anchor: mx.array, limit: int, sampling: DraftSampling
+    ) -> Proposal:
+        self.asked += 1
+        return empty_proposal()
+
+
+def test_a_drafter_whose_drafts_are_forbidden_is_hardly_asked(
+    target: MlxLmTarget,
+) -> None:
+    drafter = Forbidden()
+    cycles = answer(target, CombinedDrafter(None, drafter, COSTS))
+    assert 0 < drafter.asked < 0.15 * len(cycles)
+    assert sum(cycle.cost - 1 for cycle in cycles) == pytest.approx(0.2 * drafter.asked)
 
 
 def test_a_drafter_that_is_right_drafts_whole_blocks(target: MlxLmTarget) -> None:

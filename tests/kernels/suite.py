@@ -15,9 +15,34 @@ import mlx.core as mx
 from msl.emulator import Emulation
 from msl.stand_in import StandIn
 
-from splashpy.kernels import contests, gate
+from splashpy.kernels import (
+    accept,
+    add_rms_norm,
+    attention_rows,
+    candidate_selector,
+    contests,
+    dynamic_causal_conv,
+    gate,
+    gated_delta,
+    metal,
+    qmm_rows,
+    target_topk,
+    top_tokens,
+)
 from splashpy.kernels.contest import Contest
 from splashpy.kernels.roofline import Delta
+
+_ROOMS = (
+    *(accept, add_rms_norm, attention_rows, candidate_selector, dynamic_causal_conv),
+    *(gated_delta, qmm_rows, target_topk, top_tokens),
+)
+KERNELS = {
+    kernel.name: kernel
+    for module in _ROOMS
+    for kernel in vars(module).values()
+    if isinstance(kernel, metal.Kernel)
+}
+"""Every kernel, by name."""
 
 CACHE_BYTES = 64 << 10
 MOST_TRAFFIC = 1.10
@@ -35,9 +60,12 @@ BUILDERS: dict[str, tuple[int, Build]] = {
     "gated_rows": (8, lambda t, m: [contests.gated(m, 128, 1024, 4, 128, t)]),
     "attention_rows": (
         4,
-        lambda t, m: [contests.attention(m, _HEADS, 760, t, causal=True)],
+        lambda t, m: [contests.attention(m, _HEADS, 760, t)],
     ),
-    "attention_rows_q8": (4, lambda t, m: [contests.attention_q8(m, _HEADS, 760, t)]),
+    "attention_rows_q8": (
+        4,
+        lambda t, m: [contests.attention(m, _HEADS, 760, t, packed=True)],
+    ),
     "add_rms_norm": (8, lambda t, m: [contests.add_norm(m, 1000, t)]),
     "conv": (8, lambda t, m: contests.convolutions(m, 1024, 2, 16, t)),
     "gated_delta": (8, lambda t, m: contests.delta(m, _DELTA, t)),

@@ -130,6 +130,18 @@ def test_the_look_ahead_walk(device: StandIn) -> None:
         assert path.tolist() == wanted
 
 
+@pytest.mark.parametrize("slots", [8, 9])
+def test_a_table_that_threadgroup_memory_does_not_hold_is_left_to_mlx(
+    device: StandIn, slots: int
+) -> None:
+    made = Selector(normal(40, 2, seed=1), normal(40, 2, seed=2), 32)
+    rows = normal(slots, 40, seed=3), normal(slots, 2, seed=4), mx.array(3)
+    path = best_path(made, *rows, look_ahead=True)
+    assert ("select_look_ahead" in device.names) == (slots == 8)
+    with gate.ruled(None):
+        assert mx.array_equal(best_path(made, *rows, look_ahead=True), path)
+
+
 @pytest.mark.parametrize("by_token", [False, True])
 def test_the_drawn_walk(device: StandIn, by_token: bool) -> None:
     made, logits, gates = selector()

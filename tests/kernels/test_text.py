@@ -7,34 +7,12 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
-from kernels.suite import all_contests
+from kernels.suite import KERNELS, all_contests
 from msl import building
 from msl.lint import lint
 from msl.stand_in import emulated
 
-from splashpy.kernels import (
-    accept,
-    add_rms_norm,
-    attention_rows,
-    candidate_selector,
-    dynamic_causal_conv,
-    gated_delta,
-    metal,
-    qmm_rows,
-    target_topk,
-    top_tokens,
-)
-
-ROOMS = (
-    *(accept, add_rms_norm, attention_rows, candidate_selector, dynamic_causal_conv),
-    *(gated_delta, qmm_rows, target_topk, top_tokens),
-)
-KERNELS = {
-    kernel.name: kernel
-    for module in ROOMS
-    for kernel in vars(module).values()
-    if isinstance(kernel, metal.Kernel)
-}
+from splashpy.kernels import metal
 
 
 def test_every_operation_has_kernels() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from splashpy.errors import UsageError
 from splashpy.kernels.noise import gumbel_rows
+from splashpy.server.reading import FORCE
 from splashpy.verification.accept import choose
 from splashpy.verification.sampling import SamplingParams, row_histories, score
 
@@ -60,7 +62,7 @@ def test_a_low_temperature_leaves_finite_scores(temperature: float) -> None:
     assert not any(math.isnan(value) for value in row)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e10, 1e300])
 @pytest.mark.parametrize(
     "name", ["temperature", "presence_penalty", "frequency_penalty"]
 )
@@ -111,9 +113,40 @@ def test_the_distribution_equals_its_definition(
         assert np.allclose(np.array(ours[0]), theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"temperature": 1e9},
+        {"temperature": 1.0, "presence_penalty": -1e9, "frequency_penalty": -1e9},
+        {"temperature": 1.0, "repetition_penalty": 1e-9},
+        {"temperature": 1.0, "repetition_penalty": 1e9},
+        {"temperature": 1.0, "logit_bias": ((0, 1e9), (0, 1e9), (1, -1e9))},
+        {"temperature": 1.0, "min_p": 1e-300, "top_p": 1e-300},
+    ],
+)
+def test_the_largest_numbers_allowed_leave_a_distribution(
+    extreme: dict[str, Any],
+) -> None:
+    forbidden = mx.where(mx.arange(6) == 2, -mx.inf, LOGITS * 20)
+    history = mx.zeros((1, 1 << 17), dtype=mx.int32)
+    chances = mx.softmax(score(forbidden, SamplingParams(**extreme), history), axis=-1)
+    assert chances.sum().item() == pytest.approx(1)
+    assert chances[0, 2].item() == 0
+
+
 def test_logit_bias_adds_to_the_named_tokens_only() -> None:
     scored = score(LOGITS, SamplingParams(logit_bias=((3, 10.0), (0, -1.0))))
     assert scored.tolist() == [[1.0, 1.0, 0.5, 10.0, -1.0, 3.0]]
+
+
+def test_tokens_that_are_all_forced_keep_their_difference() -> None:
+    both = ((1, FORCE), (2, FORCE))
+    near = mx.array([[9.0, 1.0, 1.001]])
+    assert mx.argmax(score(near, SamplingParams(logit_bias=both))).item() == 2
+    apart = mx.log(mx.array([[0.5, 0.1, 0.4]]))
+    drawn = SamplingParams(temperature=1.0, logit_bias=both)
+    chances = mx.softmax(score(apart, drawn))
+    assert chances[0].tolist() == pytest.approx([0, 0.2, 0.8], abs=1e-4)
 
 
 def test_a_bias_outside_the_vocabulary_names_the_range() -> None:
