@@ -69,7 +69,7 @@ _Entry = tuple[bool, int, _Job | LoadRequest | None]
 """False first: a request in the foreground; then in order of arrival."""
 
 _FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
-_IDLE_LOOK_SECONDS = 5.0  # between two looks at the computer while weights are wired
+_IDLE_LOOK_SECONDS = 5.0  # between two looks at the computer while nothing is asked
 _STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
 Emitted = (
@@ -169,7 +169,7 @@ class Engine:
             with suppress(queue.Empty):
                 return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)[2]
         self._pulse.rest()
-        while self._memory.wired.nbytes:
+        while self._memory.wired.nbytes or (self._cache and self._cache.nbytes):
             with suppress(queue.Empty):
                 return self._jobs.get(timeout=_IDLE_LOOK_SECONDS)[2]
             self._memory.look(self._cache, busy=False)
