@@ -726,7 +726,7 @@ class Shed:
 
     Attributes:
         level: how short of memory the computer was; ``normal``: what the plan allows
-            was used up.
+            was used up, or the computer has little left.
         action: ``states`` of earlier requests were dropped, or a running text was
             set aside, whose request is ``id``.
         held: bytes it took.

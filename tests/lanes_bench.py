@@ -50,6 +50,7 @@ class Bench:
     cache: PrefixCache | None = None
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     rows: int | None = None
+    size: LaneSize | None = None
     clock: Callable[[], float] = perf_counter
     events: list[EngineEvent] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
@@ -66,7 +67,7 @@ class Bench:
 
     def admit(self, request: GenerationRequest, drafter: Drafter | None = None) -> Task:
         drafter = drafter or PlainDrafter()
-        size = LaneSize(self.target.facts.kv_bytes_per_token)
+        size = self.size or LaneSize(self.target.facts.kv_bytes_per_token)
         claim = LaneClaim(self.ledger, size)
         task = Task(
             request,

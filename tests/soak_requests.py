@@ -199,7 +199,7 @@ def _short_now_and_then(events: Any, draw: random.Random) -> MemoryWatch:
     def clock() -> float:
         return next(ticks) * LOOK_SECONDS / _STEPS_PER_LOOK
 
-    return MemoryWatch(events.put, level, clock)
+    return MemoryWatch(events.put, level, clock, room=lambda: None)
 
 
 def draw_request(draw: random.Random, number: int, grammars: list[Grammar]) -> Asked:

@@ -23,6 +23,7 @@ from splashpy.cache.eviction import next_victim, stored_bytes
 from splashpy.cache.index import BlockIndex
 from splashpy.cache.lookup import Lookup, Reason
 from splashpy.cache.plan import Kind, Policy
+from splashpy.cache.room import BOUNDLESS, Room
 from splashpy.cache.stored_run import Place, StoredRun
 from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.state import TargetState
@@ -60,7 +61,9 @@ class PrefixCache:
         new_state: an empty state with room for some rows; needed with ``disk``.
 
     Attributes:
-        fits: whether there is memory for a copy of so many bytes.
+        ceiling: bytes of all runs at most while the computer has no more memory.
+        fits: whether there is memory for copies of so many bytes on their way to disk
+            or back, while no pass computes.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class PrefixCache:
     ) -> None:
         self.budget = budget
         self.policy = policy or Policy()
+        self.ceiling = sys.maxsize
         self.fits: Callable[[int], bool] = lambda _: True
         self._index = BlockIndex(root)
         self._disk, self._new_state = disk, new_state
@@ -83,6 +87,10 @@ class PrefixCache:
     def runs(self) -> list[StoredRun]:
         """What is stored, in the order it was."""
         return self._index.runs
+
+    @property
+    def _most(self) -> int:
+        return min(self.budget, self.ceiling)
 
     @property
     def num_tokens(self) -> int:
@@ -95,19 +103,26 @@ class PrefixCache:
         return stored_bytes(self._index.runs)
 
     @property
-    def kept_nbytes(self) -> int:
-        """Of those, the bytes of places that rows alone cannot come back to."""
+    def kept(self) -> dict[int, int]:
+        """Of those, the places that rows alone cannot come back to, by identity."""
         kept: dict[int, int] = {}
         for run in self.runs:
             kept |= run.state.kept
-        return sum(kept.values())
+        return kept
+
+    @property
+    def kept_nbytes(self) -> int:
+        """Their bytes."""
+        return sum(self.kept.values())
 
     @property
     def staged_bytes(self) -> int:
         """Bytes of copies on their way to disk."""
         return 0 if self._disk is None else self._disk.staged_bytes
 
-    def take(self, token_ids: Sequence[int], capacity: int = 0) -> Taken:
+    def take(
+        self, token_ids: Sequence[int], capacity: int = 0, room: Room = BOUNDLESS
+    ) -> Taken:
         """Look a prompt up and hand over what it begins with.
 
         At least one token is left to compute: a state holds no logits.
@@ -115,6 +130,10 @@ class PrefixCache:
         Args:
             token_ids: the prompt.
             capacity: rows its sequence is expected to have.
+            room: for copies of rows; what is restored from disk is claimed of it.
+
+        Raises:
+            ShortageError: ``room`` has none for the rows that could be restored.
         """
         self._now += 1
         tokens = pack(token_ids)
@@ -122,16 +141,19 @@ class PrefixCache:
         if self._disk is not None:
             self._disk.abandon()  # the runs are about to change
         if self._disk is not None and found.reason != "whole":
-            taken = self._from_disk(tokens, found, capacity)
-            if taken.state is not None or run is None:
+            taken = self._from_disk(tokens, found, capacity, room)
+            if taken.state is not None:
                 return taken
-            found = taken.found
+            # What memory has may have made room for what then was not restored.
+            run, left = self._look_up(tokens)
+            found = replace(taken.found, resumed=left.resumed, tier=left.tier)
         if run is None:
             return Taken(found)
         length, run.used = found.resumed, self._now
         if length in run.places:
             run.note(length, run.places[length].kind, self._now).reused = True
-        if len(run) - length >= self.policy.copied and self._may_copy(run, length):
+        apart = len(run) - length >= self.policy.copied
+        if apart and self._in_budget(run, length) and room.fits(max(capacity, length)):
             return self._branched(run, found, capacity)
         return self._taken_over(run, found)
 
@@ -182,7 +204,7 @@ class PrefixCache:
 
     def write_some(self) -> bool:
         """Bring a little of what is stored to disk; True while there is more."""
-        return self._disk is not None and self._disk.step()
+        return self._disk is not None and self._disk.step(self.fits)
 
     @property
     def behind(self) -> bool:
@@ -205,7 +227,8 @@ class PrefixCache:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._index = BlockIndex(self._index.root)
+        for run in self._index.runs:
+            self._remove(run)
 
     def shrink(self, most: int) -> None:
         """Give up what was used longest ago until ``most`` bytes are left.
@@ -220,9 +243,15 @@ class PrefixCache:
                     self.clear()
                 return
             if victim.place is None:
-                self._index.remove(victim.run)
+                self._remove(victim.run)
             else:
                 victim.run.give_up(victim.place)
+
+    def _remove(self, run: StoredRun) -> None:
+        """Forget a run; nobody else may hold on to its rows."""
+        self._index.remove(run)
+        if self._disk is not None:
+            self._disk.leave(run)
 
     def _look_up(self, tokens: Tokens) -> tuple[StoredRun | None, Lookup]:
         limit = len(tokens) - 1
@@ -252,12 +281,14 @@ class PrefixCache:
         )
         return best, self._explained(found, lost=lost)
 
-    def _from_disk(self, tokens: Tokens, found: Lookup, capacity: int) -> Taken:
+    def _from_disk(
+        self, tokens: Tokens, found: Lookup, capacity: int, room: Room
+    ) -> Taken:
         """What the disk has, where that is more than memory has."""
         assert self._disk is not None
         assert self._new_state is not None
-        state = self._new_state(capacity)
-        shared, places = self._disk.find(tokens, cut_anywhere=state.cut_anywhere)
+        cut_anywhere = self._new_state(0).cut_anywhere
+        shared, places = self._disk.find(tokens, cut_anywhere=cut_anywhere)
         # Even where no whole block is shared, the first ones on disk tell how far.
         if (shared > found.shared or not found.shared) and shared < len(tokens):
             shared, was = self._disk.departure(tokens, shared)
@@ -267,6 +298,9 @@ class PrefixCache:
         for place in places:
             if place.position < least:
                 break
+            state = self._empty(capacity, place.position, room)
+            if not self.fits(place.staged_bytes):
+                break
             restored = self._disk.restore(place, tokens, state)
             found = replace(found, damaged=self._disk.bad_records - bad)
             if restored is not None:
@@ -275,8 +309,18 @@ class PrefixCache:
                 found = self._explained(found, lost=False)
                 kept = Place("stable", self._now, reused=True, draft=None)
                 return Taken(found, restored.state, restored.draft, {at: kept})
-            state = self._new_state(capacity)
         return Taken(self._explained(found, lost=found.reason == "lost"))
+
+    def _empty(self, rows: int, least: int, room: Room) -> TargetState:
+        """A state that has room for so many rows, or where memory is short for fewer.
+
+        Raises:
+            ShortageError: there is none for ``least`` rows.
+        """
+        assert self._new_state is not None
+        state = self._new_state(rows if room.make_room(max(rows, least)) else least)
+        room.cover(state, least)
+        return state
 
     def _explained(self, found: Lookup, *, lost: bool) -> Lookup:
         """The lookup with the reason why it did not come to more."""
@@ -291,9 +335,10 @@ class PrefixCache:
             reason = "whole"
         return replace(found, reason=reason, junction=junction)
 
-    def _may_copy(self, run: StoredRun, length: int) -> bool:
+    def _in_budget(self, run: StoredRun, length: int) -> bool:
+        """Whether the rows to be copied may be stored beside those they are of."""
         copied = run.state.nbytes * length // len(run)
-        return self.nbytes + copied <= self.budget and self.fits(copied)
+        return self.nbytes + copied <= self._most
 
     def _branched(self, run: StoredRun, found: Lookup, capacity: int) -> Taken:
         length = found.resumed
@@ -303,7 +348,7 @@ class PrefixCache:
 
     def _taken_over(self, run: StoredRun, found: Lookup) -> Taken:
         length = found.resumed
-        self._index.remove(run)
+        self._remove(run)
         run.state.roll_back(length)
         draft = run.draft_at(length)
         if draft is not run.draft:  # it stays where it was noted
@@ -324,25 +369,25 @@ class PrefixCache:
         """The run, and instead of any that begins as it does, the longer of the two."""
         for other, common in list(self._index.matches(run.tokens)):
             if common == len(other):
-                self._index.remove(other)
+                self._remove(other)
                 run.absorb(other)
             elif common == len(run):
-                self._index.remove(other)
+                self._remove(other)
                 other.absorb(run)
                 run = other
         return run
 
     def _shrink(self, newest: StoredRun) -> None:
         before = len(self._index.runs)
-        while self.nbytes > self.budget:
+        while self.nbytes > self._most:
             victim = next_victim(self._index.runs, newest)
             if victim is None:
                 break
             if self._is_favoured(victim.run, newest):
-                self._index.remove(newest)
+                self._remove(newest)
                 break
             if victim.place is None:
-                self._index.remove(victim.run)
+                self._remove(victim.run)
             else:
                 victim.run.give_up(victim.place)
         if len(self._index.runs) < before:
@@ -354,7 +399,7 @@ class PrefixCache:
             return False
         others = [each for each in self._index.runs if each is not newest]
         longer = len(run) >= self.policy.favour * len(newest)
-        return longer and stored_bytes(others) <= self.budget
+        return longer and stored_bytes(others) <= self._most
 
 
 def _before(run: StoredRun, length: int) -> dict[int, Place]:

@@ -13,6 +13,8 @@ from splashpy.engine.loading import Loaded
 from splashpy.engine.memory_ledger import MemoryLedger, Source
 from splashpy.protocol import Shed
 
+_WRITE_SECONDS = 5.0  # a text waits no longer for copies on their way to disk
+
 
 def open_ledger(
     loaded: Loaded,
@@ -47,8 +49,9 @@ def open_ledger(
         ledger.measure("runs", lambda: cache.nbytes - cache.kept_nbytes)
         ledger.measure("states", lambda: cache.kept_nbytes)
         ledger.measure("staging", lambda: cache.staged_bytes)
+        ledger.offer("staged", lambda _: _write_staged(cache))
         ledger.offer("stored", lambda missing: _drop_stored(cache, missing))
-        cache.fits = ledger.fits
+        cache.fits = ledger.fits_beside
     return ledger
 
 
@@ -65,6 +68,14 @@ def drop_buffers() -> int:
     before = mx.get_cache_memory()
     mx.clear_cache()
     return max(before - mx.get_cache_memory(), 0)
+
+
+def _write_staged(cache: PrefixCache) -> int:
+    """Wait for copies that are being written; bytes of those that were."""
+    before = cache.staged_bytes
+    if before:
+        cache.settle(_WRITE_SECONDS)
+    return before - cache.staged_bytes
 
 
 def _drop_stored(cache: PrefixCache, missing: int) -> int:

@@ -26,7 +26,7 @@ from splashpy.engine.accounts import lane_size, open_ledger
 from splashpy.engine.lane_claim import LaneClaim
 from splashpy.engine.lanes import Lanes
 from splashpy.engine.loading import Loaded, LoadRequest, load
-from splashpy.engine.memory_ledger import MemoryLedger
+from splashpy.engine.memory_ledger import MemoryLedger, is_refusal
 from splashpy.engine.memory_watch import MemoryWatch
 from splashpy.engine.pulse import Pulse, Unit
 from splashpy.engine.request import (
@@ -69,7 +69,7 @@ _Entry = tuple[bool, int, _Job | LoadRequest | None]
 """False first: a request in the foreground; then in order of arrival."""
 
 _FLUSH_SECONDS = 5.0  # for what shall survive on disk, when the engine ends
-_IDLE_LOOK_SECONDS = 5.0  # between two looks at the computer while weights are wired
+_IDLE_LOOK_SECONDS = 5.0  # between two looks at the computer while nothing is asked
 _STEP_SECONDS = 0.02  # between two looks at a writer that is behind
 
 Emitted = (
@@ -164,12 +164,12 @@ class Engine:
 
     def _next_job(self) -> _Job | LoadRequest | None:
         """The next job; until there is one, what is stored goes to disk."""
-        while self._cache is not None and self._cache.write_some():
+        while self._cache is not None and self._write_some(self._cache):
             self._pulse.beat()
             with suppress(queue.Empty):
                 return self._jobs.get(timeout=_STEP_SECONDS * self._cache.behind)[2]
         self._pulse.rest()
-        while self._memory.wired.nbytes:
+        while self._memory.wired.nbytes or (self._cache and self._cache.nbytes):
             with suppress(queue.Empty):
                 return self._jobs.get(timeout=_IDLE_LOOK_SECONDS)[2]
             self._memory.look(self._cache, busy=False)
@@ -248,7 +248,7 @@ class Engine:
     def _forget(self) -> None:
         if self._cache is not None:
             deadline = perf_counter() + self._flush_seconds
-            while self._cache.write_some() and perf_counter() < deadline:
+            while self._write_some(self._cache) and perf_counter() < deadline:
                 if self._cache.behind:
                     time.sleep(_STEP_SECONDS)
             self._cache.close(max(deadline - perf_counter(), 0.0))
@@ -352,7 +352,7 @@ class Engine:
 
     def _keep_on_disk(self, request_id: str) -> None:
         """A prompt read ahead of time shall be there when its request is done."""
-        while self._cache is not None and self._cache.write_some():
+        while self._cache is not None and self._write_some(self._cache):
             self._pulse.beat()
             if self._is_cancelled(request_id):
                 return
@@ -360,6 +360,15 @@ class Engine:
                 time.sleep(_STEP_SECONDS)
         if self._cache is not None:
             self._cache.settle(_FLUSH_SECONDS)
+
+    def _write_some(self, cache: PrefixCache) -> bool:
+        """Bring a little of what is stored to disk; True while there is more."""
+        try:
+            return cache.write_some()
+        except RuntimeError as error:
+            if not is_refusal(error):  # else that copy is not made
+                raise
+            return True
 
     def _is_cancelled(self, request_id: str) -> bool:
         with self._lock:

@@ -11,6 +11,7 @@ for it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from splashpy.engine.memory_ledger import MemoryLedger
@@ -72,9 +73,27 @@ class LaneClaim:
         room = state.reserved(rows)
         self._rows.cover(self._bytes(room), f"{format_tokens(room)} tokens of context")
 
+    def own(self, state: TargetState, counted: Collection[int] = ()) -> None:
+        """Claim what a state holds already, taken over or copied.
+
+        Args:
+            state: of the text.
+            counted: arrays somebody else counts, by identity.
+        """
+        kept = state.kept
+        own = sum(size for array, size in kept.items() if array not in counted)
+        planned = self._size.fixed // COPIES * (COPIES - 1)
+        held = state.nbytes - sum(kept.values())
+        self._rows.hold(max(self._rows.nbytes, held))
+        self._places.hold(max(self._places.nbytes, own - planned))
+
+    def fits(self, rows: int) -> bool:
+        """Whether so many rows fit where nobody gives anything up."""
+        return self._ledger.fits(self._bytes(rows))
+
     def make_room(self, rows: int) -> bool:
-        """Whether a text that claims nothing yet could have so many rows."""
-        return self._ledger.make_room(self._bytes(rows))
+        """Whether a text could have so many rows once others gave something up."""
+        return self._ledger.make_room(self._bytes(rows) - self._rows.nbytes)
 
     def may_keep(self, state: TargetState) -> bool:
         """Whether one more place to come back to may be kept; claims it if so."""

@@ -189,7 +189,8 @@ class Lanes:
         try:
             task.take_up()
         except Exception as error:  # noqa: BLE001 - told to whoever asked
-            yield from self._broken([task], error)
+            if not (isinstance(error, ShortageError) and self._running):
+                yield from self._broken([task], error)
 
     def _set_aside(self, task: Task) -> SetAside:
         return SetAside(task.request.id, task.rows, task.set_aside())

@@ -32,18 +32,18 @@ rows of earlier requests. ``states``: places to come back to, where rows cannot 
 ``staging``: copies on their way to disk. ``scratch``: what passes compute.
 """
 
-Source = Literal["buffers", "stored"]
+Source = Literal["buffers", "staged", "stored"]
 """Who may give memory back.
 
-``buffers``: MLX keeps what it has freed. ``stored``: states of earlier requests, which
-only save time.
+``buffers``: MLX keeps what it has freed. ``staged``: copies that are being written,
+which takes a moment. ``stored``: states of earlier requests, which only save time.
 """
 
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 SOURCES: tuple[Source, ...] = get_args(Source)
 """In the order they are asked."""
 
-_STORED: tuple[Category, ...] = ("runs", "states")  # of what is measured
+_SPARE: tuple[Category, ...] = ("runs", "states", "staging")  # of what is measured
 _REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
 
 
@@ -162,6 +162,12 @@ class MemoryLedger:
         """Whether so much would be granted without anybody giving something back."""
         return not self.budget or self.charged + nbytes <= self.budget
 
+    def fits_beside(self, nbytes: int) -> bool:
+        """The same while no pass computes: what passes take is free then."""
+        held = self.held
+        charged = max(sum(held.values()) - held["scratch"], self._in_use())
+        return not self.budget or charged + nbytes <= self.budget
+
     def measure(self, category: Category, nbytes: Callable[[], int]) -> None:
         """Let a category also hold what its owner counts by itself."""
         self._measured[category] = nbytes
@@ -190,8 +196,8 @@ class MemoryLedger:
 
         Nothing is given back, and no refusal counted, where that would not suffice.
         """
-        stored = (self._measured.get(each, lambda: 0)() for each in _STORED)
-        return self._missing(nbytes) <= sum(stored) and self._collect(nbytes)
+        spare = (self._measured.get(each, lambda: 0)() for each in _SPARE)
+        return self._missing(nbytes) <= sum(spare) and self._collect(nbytes)
 
     def drop_stored(self) -> int:
         """Give up all states of earlier requests; bytes of them."""

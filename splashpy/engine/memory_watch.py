@@ -5,19 +5,22 @@ MLX keeps buffers it has freed, without a limit of its own that would matter; it
 given one. When the computer runs short of memory, states of earlier requests go first:
 they only save time. Under a warning half of them go, and not again for two minutes;
 when it is critical all of them go. Where that does not help, texts have to be set
-aside, one at every look.
+aside, one at every look. Before the computer warns, they go where others leave little
+memory (``headroom.py``), and do not grow meanwhile.
 
 Belongs to the engine's thread.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from time import monotonic
 
 import mlx.core as mx
 
 from splashpy.cache.prefix import PrefixCache
+from splashpy.engine.headroom import Watermarks, headroom
 from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.pressure import pressure
 from splashpy.engine.wired import WiredWeights, this_machine
@@ -39,6 +42,7 @@ class MemoryWatch:
         level: how short of memory the computer is.
         clock: seconds.
         wired: wires weights where that is asked for.
+        room: bytes the computer has left; None where it does not say.
 
     Attributes:
         ledger: of the loaded model.
@@ -51,8 +55,10 @@ class MemoryWatch:
         level: Callable[[], Pressure] = pressure,
         clock: Callable[[], float] = monotonic,
         wired: WiredWeights | None = None,
+        room: Callable[[], int | None] = headroom,
     ):
         self._emit, self._level, self._clock = emit, level, clock
+        self._room, self._marks = room, Watermarks()
         self.ledger = MemoryLedger()
         self.wired = wired or WiredWeights(this_machine(), clock)
         self._looked_at = -LOOK_SECONDS
@@ -103,6 +109,8 @@ class MemoryWatch:
         self.wired.look(self._seen, busy=busy)
         if self.wired.nbytes != wired:
             self.tell(cache)
+        if cache is not None:
+            self._bound(cache, now)
         acted, at = self._acted
         worse = _LEVELS.index(self._seen) > _LEVELS.index(acted)
         critical = self._seen == "critical"
@@ -130,16 +138,41 @@ class MemoryWatch:
             )
         )
 
+    def _bound(self, cache: PrefixCache, now: float) -> None:
+        """Let stored states go and not grow while the computer has little left."""
+        missing = self._marks.see(self._room(), now)
+        if not self._marks.short:
+            cache.ceiling = sys.maxsize
+            return
+        if cache.ceiling == sys.maxsize:  # what running texts hold is stored later
+            cache.ceiling = cache.nbytes + self.ledger.held["lanes"]
+        if missing:
+            freed = _shrunk(cache, max(cache.nbytes - missing, 1))  # the newest stays
+            cache.ceiling -= freed
+            self._tell_shed(cache, freed, "little is left")
+
     def _give_back(self, cache: PrefixCache | None) -> None:
-        held = cache.nbytes if cache else 0
-        if cache is not None and held:
-            cache.shrink(0 if self._seen == "critical" else held // 2)
-        freed = held - (cache.nbytes if cache else 0)
+        freed = 0
+        if cache is not None:
+            most = 0 if self._seen == "critical" else cache.nbytes // 2
+            freed = _shrunk(cache, most)
+        self._tell_shed(cache, freed, self._seen)
+
+    def _tell_shed(self, cache: PrefixCache | None, freed: int, why: str) -> None:
         mx.clear_cache()
+        if not freed:
+            return
         self._emit(Shed(level=self._seen, action="states", held=freed))
         text = (
-            f"memory of this computer: {self._seen}; {format_bytes(freed)} of "
+            f"memory of this computer: {why}; {format_bytes(freed)} of "
             "earlier requests' states given back"
         )
         self._emit(Log(level="warn", text=text))
         self.tell(cache)
+
+
+def _shrunk(cache: PrefixCache, most: int) -> int:
+    """Let a cache hold so many bytes at most; bytes that were given up."""
+    held = cache.nbytes
+    cache.shrink(most)
+    return held - cache.nbytes

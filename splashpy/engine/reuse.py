@@ -11,6 +11,7 @@ from splashpy.cache.lookup import Lookup
 from splashpy.cache.plan import plan
 from splashpy.cache.prefix import PrefixCache, Taken
 from splashpy.drafting.drafter import Drafter, KeepsContext
+from splashpy.engine.lane_claim import LaneClaim
 from splashpy.engine.request import GenerationRequest
 from splashpy.engine.sequence import Sequence
 from splashpy.models.dflash2_context import DrafterContext
@@ -25,6 +26,7 @@ def begin(
     drafter: Drafter,
     cache: PrefixCache | None,
     budget: int,
+    claim: LaneClaim,
 ) -> tuple[Sequence, Lookup]:
     """A sequence that holds as much of the prompt as is stored.
 
@@ -34,6 +36,10 @@ def begin(
         drafter: of the sequence.
         cache: state of earlier requests; None where none is kept.
         budget: answer tokens at most.
+        claim: on the memory of the sequence.
+
+    Raises:
+        ShortageError: there is less than what is stored takes; nothing is claimed.
     """
     sequence = Sequence(
         request=request,
@@ -43,6 +49,7 @@ def begin(
         budget=budget,
         tokens=list(request.token_ids),
         anchor=mx.array(0, dtype=mx.int32),
+        claim=claim,
     )
     found = take_up(sequence, target, cache)
     sequence.cached = sequence.told = found.resumed
@@ -56,13 +63,24 @@ def take_up(sequence: Sequence, target: Target, cache: PrefixCache | None) -> Lo
         sequence: new, or set aside.
         target: of the sequence.
         cache: state of earlier requests; None where none is kept.
+
+    Raises:
+        ShortageError: there is less memory than that takes; nothing is claimed.
     """
+    try:
+        return _take_up(sequence, target, cache)
+    except BaseException:
+        sequence.claim.release()
+        raise
+
+
+def _take_up(sequence: Sequence, target: Target, cache: PrefixCache | None) -> Lookup:
     request, drafter = sequence.request, sequence.drafter
     left = sequence.budget - sequence.emitted
     room = len(sequence.tokens) + min(left, _RESERVE) + drafter.block_size
     taken = Taken(Lookup(length=len(sequence.tokens)))
     if cache is not None:
-        taken = cache.take(sequence.tokens, room)
+        taken = cache.take(sequence.tokens, room, sequence.claim)
         sequence.plan = plan(
             cache.policy,
             cached=taken.found.resumed,
@@ -71,6 +89,7 @@ def take_up(sequence: Sequence, target: Target, cache: PrefixCache | None) -> Lo
             junction=taken.found.junction,
         )
     sequence.state = target.new_state(room) if taken.state is None else taken.state
+    sequence.claim.own(sequence.state, cache.kept if cache is not None else ())
     sequence.places = taken.places
     if taken.draft is not None and isinstance(drafter, KeepsContext):
         drafter.take_up(sequence.drafter_state, taken.draft)
@@ -112,7 +131,7 @@ def lend(sequence: Sequence, length: int, cache: PrefixCache) -> None:
     length = sequence.state.nearest(length)
     if length < cache.policy.shortest or length in (0, sequence.state.length):
         return
-    if not cache.fits(sequence.state.nbytes * length // sequence.state.length):
+    if not sequence.claim.fits(length + _RESERVE):
         return
     prompt = sequence.request.token_ids[:length]
     state = sequence.state.branch(length, length + _RESERVE)

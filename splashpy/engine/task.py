@@ -151,12 +151,15 @@ class Task:
         return self._flight is not None
 
     def begin(self) -> Iterator[EngineEvent]:
-        """Take up what is stored of the prompt."""
+        """Take up what is stored of the prompt.
+
+        Raises:
+            ShortageError: there is no memory for it; nothing has happened.
+        """
         means = self._means
         self._started = self._first = means.clock()
         arguments = self.request, means.target, means.drafter, means.cache
-        self.sequence, found = begin(*arguments, self.budget)
-        self.sequence.claim = means.claim
+        self.sequence, found = begin(*arguments, self.budget, means.claim)
         self._chunks = self._prefill(self.sequence)
         if means.cache is not None:
             yield LookedUp(self.request.id, found)
@@ -191,11 +194,16 @@ class Task:
         return self._means.claim.make_room(rows)
 
     def take_up(self) -> None:
-        """Go on after having been set aside, with what is stored of the text."""
+        """Go on after having been set aside, with what is stored of the text.
+
+        Raises:
+            ShortageError: there is no memory for that; it stays aside.
+        """
+        if self.sequence is not None:
+            take_up(self.sequence, self._means.target, self._means.cache)
         self.aside = False
         if self.sequence is None:
             return
-        take_up(self.sequence, self._means.target, self._means.cache)
         self.restoring = True
         self._chunks = self._prefill(self.sequence)
         next(self._chunks)  # what was read once was told

@@ -189,9 +189,9 @@ def on_disk(tmp_path: Path) -> Iterator[MakeReader]:
     """A reader with a directory, made again as after a restart: ``on_disk(kind)``."""
     opened: list[PrefixCache] = []
 
-    def make(kind: str, **fields: Any) -> Reader:
+    def make(kind: str, root: Path = tmp_path / "kv", **fields: Any) -> Reader:
         close()
-        opened.append(open_cache(tmp_path / "kv", kind, **fields))
+        opened.append(open_cache(root, kind, **fields))
         return Reader(opened[-1], kind)
 
     def close() -> None:

@@ -8,17 +8,23 @@ import itertools
 import json
 import os
 import random
+import sqlite3
 import stat
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import pytest
 
 from splashpy.cache.disk import writer
+from splashpy.cache.disk.catalogue import Catalogue, Entry
 from splashpy.cache.disk.directory import NamespaceDirectory, in_use
+from splashpy.cache.disk.record import BadRecord
 from splashpy.cache.disk.room import EXPIRY_SECONDS, WriteAllowance
 from splashpy.cache.disk.tier import DraftSide
 from splashpy.cache.plan import Marks
@@ -206,7 +212,7 @@ def test_a_damaged_record_is_a_miss_and_never_an_answer(
     assert on_disk(kind).ask(LONG, ANSWER).resumed == 699  # written again
 
 
-@pytest.mark.parametrize("damage", ["missing", "broken", "foreign"])
+@pytest.mark.parametrize("damage", ["missing", "broken", "foreign", "nonsense"])
 def test_an_index_that_cannot_be_read_is_made_again(
     damage: str, kind: str, on_disk: Callable, tmp_path: Path
 ) -> None:
@@ -219,9 +225,54 @@ def test_an_index_that_cannot_be_read_is_made_again(
         index.unlink()
     elif damage == "broken":
         index.write_bytes(b"\x00\xff" * 5000)
+    elif damage == "nonsense":
+        with closing(sqlite3.connect(index)) as database, database:
+            database.execute("UPDATE record SET kind = 'x', tail = 5, position = NULL")
     else:
         index.write_bytes(index.read_bytes()[:3000])
     assert on_disk(kind).ask(LONG, ANSWER).resumed == 699
+
+
+@pytest.mark.parametrize("trouble", ["a folder", "a full disk"])
+def test_an_index_that_cannot_be_made_only_stops_writing(
+    trouble: str, on_disk: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = on_disk("hybrid")
+    asking.ask(LONG, ANSWER)
+    asking.write()
+    asking.cache.close(20)
+    (index,) = (tmp_path / "kv").glob("*/index.sqlite")
+    index.unlink()
+    if trouble == "a folder":
+        (index / "in the way").mkdir(parents=True)
+    else:
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(Catalogue, "_change", full)
+    assert on_disk("hybrid").ask(LONG, ANSWER).resumed == 699
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "blocks"},
+        {"kind": None},
+        {"name": 7},
+        {"name": "zz"},
+        {"position": "-1"},
+        {"position": "9" * 30},
+        {"position": None},
+        {"tail": []},
+    ],
+    ids=repr,
+)
+def test_a_header_that_makes_no_sense_is_no_record(change: dict[str, Any]) -> None:
+    entry = Entry("state", b"n" * 32, b"", 700, b"", 9, 1.0)
+    assert Entry.of(entry.about(), 9, 1.0) == entry
+    with pytest.raises(BadRecord, match="the header is damaged"):
+        Entry.of({**entry.about(), **change}, 9, 1.0)
 
 
 def test_what_a_killed_engine_left_is_cleaned_up(
@@ -258,6 +309,61 @@ def test_a_full_disk_only_stops_writing(
     asking.ask([9] * 600, ANSWER)
     asking.write()
     assert on_disk(kind).ask([9] * 600).resumed == 0  # closed for this process
+
+
+def test_a_run_that_is_given_up_is_not_held_on_to_by_its_writing(
+    kind: str, on_disk: Callable
+) -> None:
+    asking = on_disk(kind)
+    asking.ask(LONG, ANSWER, marks=MARKS)
+    assert asking.cache.write_some()
+    state = weakref.ref(asking.cache.runs[0].state)
+    asking.cache.take([3] * 40)  # a request begins, so writing is put off
+    asking.cache.shrink(0)
+    assert state() is None
+    assert not asking.cache.write_some()
+
+
+@pytest.mark.parametrize("kind", ["window", "hybrid"])
+def test_a_place_that_is_given_up_before_it_was_written_is_not_written(
+    kind: str, on_disk: Callable
+) -> None:
+    asking = on_disk(kind)
+    asking.ask(LONG, ANSWER, marks=MARKS)
+    (run,) = asking.cache.runs
+    run.give_up(697)
+    asking.write()
+    assert on_disk(kind).ask([*LONG[:697], 5, 5], ANSWER).resumed == 300
+
+
+def test_without_memory_for_copies_nothing_is_written(
+    kind: str, on_disk: Callable, tmp_path: Path
+) -> None:
+    asking = on_disk(kind)
+    asking.cache.fits = lambda nbytes: nbytes == 0
+    asking.ask(LONG, ANSWER)
+    asking.write()  # comes to an end
+    assert files(tmp_path) == []
+    assert asking.cache.staged_bytes == 0
+
+
+def test_copies_are_made_one_by_one_where_memory_is_short(
+    kind: str, on_disk: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = on_disk(kind)
+    largest, write = 0, writer.write
+
+    def noting(path: Path, record: Any, *, temporary: Path) -> int:
+        nonlocal largest
+        largest = max(largest, asking.cache.staged_bytes - record.nbytes)
+        return write(path, record, temporary=temporary)
+
+    monkeypatch.setattr(writer, "write", noting)
+    asking.cache.fits = lambda _: not asking.cache.staged_bytes
+    asking.ask(LONG, ANSWER)
+    asking.write()
+    assert largest == 0
+    assert on_disk(kind).ask(LONG, ANSWER).resumed == 699
 
 
 def test_a_directory_nobody_may_write_to_is_read(

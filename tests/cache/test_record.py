@@ -62,6 +62,17 @@ def test_a_record_of_any_other_length_is_refused(path: Path) -> None:
         read(path, ABOUT)
 
 
+def test_a_checksum_that_is_no_text_is_refused(path: Path) -> None:
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    before, after = data[8 : 8 + length].split(b"xxh3:")
+    header = before + b"\\ud800xxh3" + after
+    payload = data[8 + length :]
+    path.write_bytes(len(header).to_bytes(8, "little") + header + payload)
+    with pytest.raises(BadRecord, match="checksum differs"):
+        read(path, ABOUT)
+
+
 @pytest.mark.parametrize("field", ABOUT)
 def test_a_record_of_something_else_is_refused(field: str, path: Path) -> None:
     with pytest.raises(BadRecord, match=f"{field} is "):

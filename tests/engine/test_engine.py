@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import tiny
 
+from splashpy.cache.disk import arrays
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.pace import FREE, Costs
 from splashpy.engine import accounts, loading, memory_watch, timing
@@ -339,7 +340,7 @@ def test_a_computer_short_of_memory_gets_a_text_set_aside_and_it_goes_on_later(
         both = lanes is not None and lanes.phases().total() == 2
         return next(looks, "normal") if both else "normal"
 
-    driver.engine._memory = MemoryWatch(driver.emit, level)
+    driver.engine._memory = MemoryWatch(driver.emit, level, room=lambda: None)
     solo = {
         name: tokens(driver.answer(name, prompt=(first, 2, 3), max_new_tokens=60))
         for name, first in (("a", 5), ("b", 9))
@@ -357,6 +358,38 @@ def test_a_computer_short_of_memory_gets_a_text_set_aside_and_it_goes_on_later(
     assert any(isinstance(e, Phases) and e.suspended for e in seen)
     for name, expected in solo.items():
         assert tokens([e for e in seen if getattr(e, "id", "") == name]) == expected
+
+
+def test_an_engine_with_nothing_to_do_gives_back_what_others_need(
+    driver: Driver, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_IDLE_LOOK_SECONDS", 0.01)
+    driver.load(model, no_draft=True)
+    driver.answer()
+    driver.engine._memory = MemoryWatch(
+        driver.emit, lambda: "critical", room=lambda: None
+    )
+    shed = driver.until(Shed)[-1]
+    assert (shed.level, shed.action) == ("critical", "states")
+    assert driver.answer("b")[-1].cached_tokens == 0
+
+
+def test_a_copy_there_is_no_memory_for_is_not_written_and_the_engine_goes_on(
+    driver: Driver, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = threading.Event()
+
+    def refuse(*_: Any) -> None:
+        refused.set()
+        raise RuntimeError("[malloc] Unable to allocate 1 bytes.")
+
+    monkeypatch.setattr(arrays, "rows_out", refuse)
+    driver.load(model, no_draft=True, cache_dir=str(tmp_path), cache_disk=1 << 28)
+    prompt = tuple(i * 7 % 250 for i in range(300))
+    read = driver.answer("a", prompt=prompt, prefill_only=True)
+    assert isinstance(read[-1], Finished)
+    assert refused.wait(60)
+    assert driver.answer("b", prompt=prompt)[-1].cached_tokens == 299
 
 
 def test_a_pass_that_does_not_come_back_is_known_to_other_threads(

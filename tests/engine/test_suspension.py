@@ -13,6 +13,8 @@ from typing import Any
 import mlx.core as mx
 import pytest
 import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lanes_bench import Bench, alone, ask, scripted
 
 from splashpy.cache.plan import Policy
@@ -24,7 +26,7 @@ from splashpy.drafting.dflash2 import DFlash2Drafter
 from splashpy.drafting.drafter import Drafter
 from splashpy.drafting.lookup import LookupDrafter
 from splashpy.drafting.plain import PlainDrafter
-from splashpy.engine import lanes, prefill, reuse
+from splashpy.engine import accounts, lanes, prefill, reuse
 from splashpy.engine.generation import generate
 from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.engine.request import (
@@ -161,14 +163,9 @@ def test_what_was_told_of_a_prompt_is_not_told_again(llama: MlxLmTarget) -> None
 def ledger_beside(cache: PrefixCache) -> MemoryLedger:
     """A ledger that may take what is stored."""
 
-    def give(missing: int) -> int:
-        before = cache.nbytes
-        cache.shrink(max(before - missing, 0))
-        return before - cache.nbytes
-
     ledger = MemoryLedger()
     ledger.measure("runs", lambda: cache.nbytes)
-    ledger.offer("stored", give)
+    ledger.offer("stored", lambda missing: accounts._drop_stored(cache, missing))
     return ledger
 
 
@@ -290,6 +287,49 @@ def test_a_text_alone_fills_the_memory_it_was_planned_for(
     bench.finish()
     assert ledger.report().refused == 0
     assert bench.tokens("long") == alone(llama, request)
+
+
+@settings(max_examples=12)
+@given(
+    rows=st.integers(40, 130),
+    pressed=st.booleans(),
+    lengths=st.lists(
+        st.tuples(st.integers(1, 40), st.integers(1, 20)), min_size=2, max_size=4
+    ),
+)
+def test_nobody_waits_for_memory_while_nobody_gets_on(
+    llama: MlxLmTarget, rows: int, pressed: bool, lengths: list[tuple[int, int]]
+) -> None:
+    """However little there is: who fits alone is answered, the others are told."""
+    cache = PrefixCache(policy=Policy(shortest=4))
+    ledger = ledger_beside(cache)
+    # A token of the cache's keys takes bytes, too.
+    ledger.budget = rows * (llama.facts.kv_bytes_per_token + 4)
+    bench = Bench(llama, cache=cache, ledger=ledger, rows=rows)
+    bench.lanes.pressed = pressed
+    requests = [
+        ask(str(i), range(i, i + prompt), max_new_tokens=answer)
+        for i, (prompt, answer) in enumerate(lengths)
+    ]
+    waiting = list(requests)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lanes, "_RESERVE", 4)
+        patch.setattr(reuse, "_RESERVE", 4)
+        patch.setattr(attention_lanes, "_GROWTH_ROWS", 1)
+        for _ in range(20 * sum(map(sum, lengths)) + 100):
+            while waiting and bench.lanes.takes(waiting[0]):
+                bench.admit(waiting.pop(0))
+            bench.step()
+    assert not waiting
+    assert not bench.lanes.busy
+    for request, (prompt, answer) in zip(requests, lengths, strict=True):
+        end = bench.end(request.id)
+        if prompt + answer <= rows:
+            assert isinstance(end, Finished), end
+        if isinstance(end, Finished):
+            assert bench.tokens(request.id) == alone(llama, request)
+        else:
+            assert isinstance(end.error, ShortageError)
 
 
 def test_the_last_one_is_never_set_aside(llama: MlxLmTarget) -> None:

@@ -31,7 +31,11 @@ class World:
         machine = Wirable(memory, most, self.calls.append)
         self.wired = WiredWeights(machine, lambda: self.now)
         self.watch = MemoryWatch(
-            self.told.append, lambda: self.pressure, lambda: self.now, self.wired
+            self.told.append,
+            lambda: self.pressure,
+            lambda: self.now,
+            self.wired,
+            room=lambda: None,
         )
 
     @property

@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from splashpy.cache.disk.directory import NamespaceDirectory, RecordKind, remove
+from splashpy.cache.disk.directory import (
+    FOLDERS,
+    NamespaceDirectory,
+    RecordKind,
+    remove,
+)
 from splashpy.cache.disk.record import FILE_MODE, SUFFIX, BadRecord, read_about
 
 _SCHEMA = """
@@ -26,6 +31,7 @@ CREATE TABLE IF NOT EXISTS record (
     used REAL, PRIMARY KEY (kind, name)
 ) WITHOUT ROWID
 """
+_LONGEST = 1 << 31  # tokens
 _INSERT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -69,7 +75,7 @@ class Entry:
             BadRecord: it does not say what it is.
         """
         try:
-            return cls(
+            entry = cls(
                 cast("RecordKind", about["kind"]),
                 bytes.fromhex(about["name"]),
                 bytes.fromhex(about["parent"]),
@@ -78,8 +84,24 @@ class Entry:
                 nbytes,
                 used,
             )
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, TypeError) as error:
             raise BadRecord(f"the header is damaged: {error!r}") from None
+        if not entry.possible:
+            raise BadRecord("the header is damaged: no record is like that")
+        return entry
+
+    @property
+    def possible(self) -> bool:
+        """Whether there could be such a record; an index may be damaged, too."""
+        names = (self.name, self.parent, self.tail)
+        return (
+            self.kind in FOLDERS
+            and all(isinstance(each, bytes) for each in names)
+            and isinstance(self.position, int)
+            and 0 <= self.position < _LONGEST
+            and isinstance(self.nbytes, int)
+            and isinstance(self.used, float)
+        )
 
 
 class Catalogue:
@@ -145,10 +167,16 @@ class Catalogue:
                 for path in files:
                     remove(path)
             if self.rebuilt:
-                self.save(self.entries())
+                self._save_anew(directory)
+
+    def _save_anew(self, directory: NamespaceDirectory) -> None:
+        try:
+            self.save(self.entries())
+        except OSError as error:  # what is there can be read nevertheless
+            directory.writable, directory.why_not = False, str(error)
 
     def save(self, entries: Iterable[Entry]) -> None:
-        """Add or update entries.
+        """Add entries.
 
         Raises:
             OSError: the index cannot be written.
@@ -156,11 +184,16 @@ class Catalogue:
         entries = list(entries)
         for entry in entries:
             self._note(entry)
-        rows = [
-            (e.kind, e.name, e.parent, e.position, e.tail, e.nbytes, e.used)
-            for e in entries
-        ]
-        self._change(_INSERT, rows)
+        self._change(_INSERT, [_row(entry) for entry in entries])
+
+    def update(self, entries: Iterable[Entry]) -> None:
+        """Write down what changed of entries; not of those that were dropped.
+
+        Raises:
+            OSError: the index cannot be written.
+        """
+        listed = [e for e in entries if self.find(e.kind, e.name) is e]
+        self._change(_INSERT, [_row(entry) for entry in listed])
 
     def hide(self, entry: Entry) -> None:
         """Let an entry not be found any more, before it is dropped."""
@@ -214,6 +247,18 @@ class Catalogue:
             raise OSError(f"the index cannot be written: {error}") from None
 
 
+def _row(entry: Entry) -> tuple[object, ...]:
+    return (
+        entry.kind,
+        entry.name,
+        entry.parent,
+        entry.position,
+        entry.tail,
+        entry.nbytes,
+        entry.used,
+    )
+
+
 def _opened(path: Path | None) -> sqlite3.Connection | None:
     """The index, made anew where it is broken; None where it cannot be used."""
     if path is None:
@@ -221,14 +266,16 @@ def _opened(path: Path | None) -> sqlite3.Connection | None:
     for _ in range(2):
         with suppress(OSError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
-        connection = sqlite3.connect(path, check_same_thread=False)
+        connection = None
         try:
+            connection = sqlite3.connect(path, check_same_thread=False)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(_SCHEMA)
             connection.execute("SELECT * FROM record LIMIT 1")
         except sqlite3.Error:
-            connection.close()
+            if connection is not None:
+                connection.close()
             for suffix in ("", "-wal", "-shm"):
                 with suppress(OSError):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -247,7 +294,8 @@ def _rows(database: sqlite3.Connection | None) -> list[Entry] | None:
         ).fetchall()
     except sqlite3.Error:
         return None
-    return [Entry(*row) for row in rows] or None
+    entries = [Entry(*row) for row in rows]
+    return entries if entries and all(each.possible for each in entries) else None
 
 
 def _scanned(files: Iterable[Path], now: float) -> list[Entry]:

@@ -7,7 +7,7 @@ Rows leave as copies between two requests, so a request waits for one step at mo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -46,6 +46,7 @@ class Outgoing:
         self._shortest = shortest
         self._steps: deque[tuple[StoredRun, Iterator[None]]] = deque()
         self._unfinished: list[StoredRun] = []
+        self._short = False  # of memory for the next copy
 
     def offer(self, run: StoredRun) -> None:
         """Write what is worth it of a run that was stored, in steps."""
@@ -54,9 +55,8 @@ class Outgoing:
         shortest = BLOCK if run.asked else self._shortest
         for position in sorted(run.places):
             place = run.places[position]
-            ready = run.state.cut_anywhere or position in run.state.checkpoints
-            worth = place.kind in _KINDS and position >= shortest and ready
-            if worth and (place.reused or not self._full):
+            worth = place.kind in _KINDS and position >= shortest
+            if worth and _ready(run, position) and (place.reused or not self._full):
                 step = self._write_place(run, position)
                 self._steps.append((run, step))
 
@@ -64,6 +64,12 @@ class Outgoing:
         """Do no more of the steps: their runs are about to change."""
         self._unfinished += [run for run, _ in self._steps]
         self._steps.clear()
+
+    def leave(self, run: StoredRun) -> None:
+        """Write nothing more of a run, and hold on to it no longer."""
+        kept = [(other, step) for other, step in self._steps if other is not run]
+        self._steps = deque(kept)
+        self._unfinished = [each for each in self._unfinished if each is not run]
 
     def unfinished(self) -> list[StoredRun]:
         """Runs whose steps were abandoned since this was last asked."""
@@ -78,20 +84,30 @@ class Outgoing:
     @property
     def behind(self) -> bool:
         """Whether as much waits for the writer as may."""
-        return self.staged_bytes >= _STAGED_BYTES
+        waiting = self.staged_bytes
+        return waiting >= _STAGED_BYTES or (self._short and waiting > 0)
 
-    def step(self) -> bool:
+    def step(self, fits: Callable[[int], bool]) -> bool:
         """Copy a little of what is to be written; True while there is more.
 
-        Copies nothing while much waits for the writer.
+        Copies nothing while much waits for the writer, or what does is in the way. A
+        run there is no memory for even then is not written.
+
+        Args:
+            fits: whether there is memory for copies of so many bytes.
         """
         if not self._writer.open:
             self._steps.clear()
         if not self._steps:
             return False
-        if not self.behind:
+        run, step = self._steps[0]
+        waiting = self.staged_bytes
+        self._short = not fits(_copied_bytes(run))
+        if self._short and not waiting:
+            self.leave(run)
+        elif not self._short and waiting < _STAGED_BYTES:
             try:
-                next(self._steps[0][1])
+                next(step)
             except StopIteration:
                 self._steps.popleft()
         return bool(self._steps)
@@ -108,6 +124,8 @@ class Outgoing:
             if self._catalogue.find("block", name) is None:
                 self._put_block(run, index, kept)
                 yield
+        if not _ready(run, position):
+            return  # given up meanwhile
         name = self._names.state(run, position)
         if self._catalogue.find("state", name) is None:
             self._put_state(run, position, kept)
@@ -154,6 +172,18 @@ class Outgoing:
     ) -> None:
         about = {"ns": self._names.namespace(entry.kind), **entry.about()}
         self._writer.put(entry, Record(about, parts), kept)
+
+
+def _ready(run: StoredRun, position: int) -> bool:
+    """Whether a run can be resumed at a place of it."""
+    return run.state.cut_anywhere or position in run.state.checkpoints
+
+
+def _copied_bytes(run: StoredRun) -> int:
+    """Bytes of the largest copy of a run, as MLX makes it and as it waits."""
+    places = len(run.state.checkpoints)
+    kept = sum(run.state.kept.values()) // max(places, 1)
+    return 2 * max(BLOCK * run.state.row_nbytes, kept)
 
 
 def _host_tokens(tokens: Tokens) -> HostArray:

@@ -189,7 +189,8 @@ def _check_sum(head: bytes, about: Mapping[str, str], payload: np.ndarray) -> No
     stated = str(about.get("sum", ""))
     if len(stated) != len(_NO_SUM):
         raise BadRecord("it has no checksum")
-    digest = xxhash.xxh3_64(head.replace(stated.encode(), _NO_SUM.encode()))
+    said = stated.encode(errors="replace")
+    digest = xxhash.xxh3_64(head.replace(said, _NO_SUM.encode()))
     digest.update(payload.data)
     if stated != _ALGORITHM + digest.hexdigest():
         raise BadRecord("the checksum differs: it is damaged or cut short")

@@ -39,6 +39,9 @@ from splashpy.models.dflash2_context import DrafterContext
 from splashpy.models.state import TargetState
 
 _READERS = 3
+_STAGED = (
+    _READERS + 2
+)  # records at a time: read ahead, one in use, and MLX's copy of it
 _SIBLINGS = 4  # blocks read to tell where a prompt departs
 
 TOLD = 8
@@ -58,6 +61,16 @@ class Found:
     position: int
     blocks: tuple[Entry, ...]
     state: Entry | None
+
+    @property
+    def records(self) -> tuple[Entry, ...]:
+        """What has to be read."""
+        return (*self.blocks, self.state) if self.state else self.blocks
+
+    @property
+    def staged_bytes(self) -> int:
+        """Bytes of copies there are at a time while it is restored."""
+        return _STAGED * max((each.nbytes for each in self.records), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +218,7 @@ class DiskTier:
         self, found: Found, tokens: Tokens, state: TargetState
     ) -> Restored | None:
         """Fill an empty state; None where a record proved bad, which is then gone."""
-        wanted = [*found.blocks, *([found.state] if found.state else [])]
+        wanted = list(found.records)
         bad = 0
         for entry, record in self._in_order(wanted):
             if record is None or not _belongs(entry, record, tokens):
@@ -231,6 +244,10 @@ class DiskTier:
         """Do no more of the steps: their runs are about to change."""
         self._outgoing.abandon()
 
+    def leave(self, run: StoredRun) -> None:
+        """Write nothing more of a run, which may be given up now."""
+        self._outgoing.leave(run)
+
     def unfinished(self) -> list[StoredRun]:
         """Runs whose steps were abandoned since this was last asked."""
         return self._outgoing.unfinished()
@@ -245,9 +262,13 @@ class DiskTier:
         """Whether as much waits for the writer as may."""
         return self._outgoing.behind
 
-    def step(self) -> bool:
-        """Copy a little of what is to be written; True while there is more."""
-        return self._outgoing.step()
+    def step(self, fits: Callable[[int], bool] = lambda _: True) -> bool:
+        """Copy a little of what is to be written; True while there is more.
+
+        Args:
+            fits: whether there is memory for copies of so many bytes.
+        """
+        return self._outgoing.step(fits)
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait until everything copied is written; False when it took longer."""

@@ -114,7 +114,7 @@ class Writer:
             if isinstance(job, _Job):
                 self._guarded(self._write, job)
             elif isinstance(job, list):
-                self._guarded(self._catalogue.save, job)
+                self._guarded(self._catalogue.update, job)
             else:
                 self._guarded(self._delete, job)
             with self._changed:
