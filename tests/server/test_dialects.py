@@ -92,6 +92,29 @@ def tokens_of(server: Running, text: str, limit: int | None) -> int:
     return min(len(tokens), limit or len(tokens))
 
 
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    [
+        *((name, "\n<func") for name in DIALECTS),
+        # Anthropic's stop sequences of white space only are dropped.
+        *((name, "\n\n") for name in DIALECTS if name != "messages"),
+    ],
+)
+def test_a_stop_string_in_text_held_back_to_the_end_ends_the_answer(
+    opened: Running, script: Script, name: str, stop: str
+) -> None:
+    dialect = DIALECTS[name]
+    script.say(f"Hm.</think>Paris{stop}")  # and then the budget is used up
+
+    streamed = opened.post(dialect.path, dialect.ask(None, stream=True, stop=[stop]))
+    whole = opened.post(dialect.path, dialect.ask(None, stream=False, stop=[stop]))
+
+    for heard in (dialect.hear(streamed.body), dialect.hear_whole(whole.json)):
+        assert (heard.reasoning, heard.text, heard.ending) == ("Hm.", "Paris", "stop")
+    if name == "messages":
+        assert whole.json["stop_sequence"] == stop
+
+
 @pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_in_the_middle_is_told_in_every_dialect(
     opened: Running, script: Script, name: str
