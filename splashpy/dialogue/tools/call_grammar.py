@@ -21,9 +21,7 @@ from splashpy.dialogue.tools.schema import ToolSchemas, member, types_in
 from splashpy.dialogue.tools.value_rules import (
     JSON_OPTIONS,
     LOOSE_OPTIONS,
-    choices,
     plain_shape,
-    referred,
     type_word,
 )
 
@@ -159,15 +157,15 @@ def _tagged_argument(
 ) -> str:
     if not _KEY.fullmatch(key):
         raise UnwritableError(f"{key!r} is no name of an argument here")
-    schema = referred(member(tool.parameters, key), tool.parameters)
-    types = types_in(member(tool.parameters, key), tool.parameters)
+    root = tool.parameters
+    schema = member(root, key)
+    types = types_in(schema, root)
     head = notation.key.replace("{key}", key).replace("{type}", type_word(types))
     if types is None or "string" in types:
-        if "{type}" in notation.key and choices(schema):
-            schema = {"enum": [v for v in choices(schema) if isinstance(v, str)]}
-        shape = plain_shape(schema, exact=tool.care == "exact")
+        exact, typed = tool.care == "exact", "{type}" in notation.key
+        shape = plain_shape(schema, root, exact=exact, typed=typed)
         return f"{rules.said(head)} {rules.plain(notation.tail, notation.never, shape)}"
-    value = rules.schema(_alone(tool.parameters, key), _options(tool))
+    value = rules.schema(_alone(root, key), _options(tool))
     return f"{rules.said(head)} {value} {rules.said(notation.tail)}"
 
 
