@@ -193,6 +193,8 @@ class Speech:
         after = self._reasoning_end(prompt)
         if calls is not None and self.calls.forced_words(command):
             return self.grammars.compile_calls(calls, after)
+        if calls is not None and constraint is None and calls.after_text:
+            return self.grammars.compile_calls(calls, after)
         token = self.calls.opening_token(command)
         if constraint is not None:
             return self.grammars.compile(constraint, after, token, calls)

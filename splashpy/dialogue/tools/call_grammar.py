@@ -61,21 +61,27 @@ class CallRules:
         tools: any of which may be called.
         said: how the answer begins already.
         several: more calls may follow the first one.
+        after_text: any text may come first, and there need not be a call.
     """
 
     form: ToolFormat
     tools: Sequence[OfferedTool]
     said: str = ""
     several: bool = True
+    after_text: bool = False
 
     def text(
-        self, token_id: Callable[[str], int | None], ends: Collection[int] = ()
+        self,
+        token_id: Callable[[str], int | None],
+        ends: Collection[int] = (),
+        between: Collection[int] = (),
     ) -> str:
         """The grammar in Lark's notation.
 
         Args:
             token_id: id of a control token by its text; None for other texts.
             ends: tokens that end an answer, which no grammar has to name.
+            between: control tokens that may stand in text before a call.
 
         Raises:
             UnwritableError: the notation has no way to write an argument.
@@ -97,7 +103,12 @@ class CallRules:
             start = f"{_BREAKS} {start}"
         if several:
             start += f" ( {rules.said(frame.again)} ( {' | '.join(later)} ) )*"
-        return rules.text(f"{start} {rules.said(frame.close)}")
+        start += f" {rules.said(frame.close)}"
+        if self.after_text:
+            never = tuple(filter(None, (self.said, self.form.bare)))
+            others = set(between).difference(ends)
+            start = rules.after_text(self.said, never, start, others)
+        return rules.text(start)
 
     def _later_head(self, rules: LarkRules, tool: OfferedTool) -> str:
         before, numbered, after = self.form.frame.after.partition("{index}")
