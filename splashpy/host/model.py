@@ -285,14 +285,22 @@ class Speech:
     def _options(self, command: protocol.Generate | protocol.Count) -> dict[str, Any]:
         return {**self.template.effort.choose(command.effort), **command.options}
 
-    def _of_ids(self, token_ids: tuple[int, ...]) -> Prompt:
+    def check_id(self, token_id: int, holder: str) -> None:
+        """Refuse what is no token.
+
+        Raises:
+            UsageError: the model has no such id.
+        """
         vocab = self.tokenizer.vocab_size
-        wrong = next((each for each in token_ids if not 0 <= each < vocab), None)
-        if wrong is not None:
+        if not 0 <= token_id < vocab:
             raise UsageError(
-                f"the prompt holds the token id {wrong}",
+                f"{holder} holds the token id {token_id}",
                 why=f"ids are 0 to {vocab - 1}",
             )
+
+    def _of_ids(self, token_ids: tuple[int, ...]) -> Prompt:
+        for token_id in token_ids:
+            self.check_id(token_id, "the prompt")
         text = self.tokenizer.decode(token_ids, skip_special_tokens=False)
         return Prompt(token_ids, text)
 
@@ -315,6 +323,8 @@ def resolve_request(
         stops |= speech.stop_ids(command, prompt)
     seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
     banned = tuple((token_id, _BAN) for token_id in speech.calls.banned_ids(command))
+    for token_id, _ in sampling.logit_bias:
+        speech.check_id(token_id, "logit_bias")
     sampling = replace(sampling, logit_bias=sampling.logit_bias + banned)
     return GenerationRequest(
         id=command.id,
