@@ -150,6 +150,7 @@ def hear_whole_response(answer: Any) -> Heard:
 # --- Messages -------------------------------------------------------------------------
 
 ENDINGS = {"end_turn": "stop", "max_tokens": "length", "tool_use": "tool_calls"}
+ENDINGS["stop_sequence"] = "stop"
 
 
 def anthropic_counts(usage: dict[str, Any]) -> tuple[int, int, int]:
@@ -235,12 +236,16 @@ class Dialect:
     hear_whole: Callable[[Any], Heard]
     body: dict[str, Any]
     budget: str
+    stop: str = "stop"
 
-    def ask(self, limit: int | None, *, stream: bool) -> dict[str, Any]:
-        budget: dict[str, Any] = {} if limit is None else {self.budget: limit}
+    def ask(
+        self, limit: int | None, *, stream: bool, stop: list[str] | None = None
+    ) -> dict[str, Any]:
+        options: dict[str, Any] = {} if limit is None else {self.budget: limit}
+        options |= {} if stop is None else {self.stop: stop}
         if self.budget == "num_predict":
-            budget = {"options": budget}
-        return {**self.body, **budget, "stream": stream}
+            options = {"options": options}
+        return {**self.body, **options, "stream": stream}
 
 
 DIALECTS = {
@@ -272,6 +277,7 @@ DIALECTS = {
             "thinking": {"type": "adaptive"},
         },
         "max_tokens",
+        "stop_sequences",
     ),
     "ollama": Dialect(
         "/api/chat",

@@ -60,7 +60,10 @@ PLAIN_TEMPLATE = (
 
 
 def write_speaker(
-    directory: Path, template: str = TEMPLATE, context: int = CONTEXT
+    directory: Path,
+    template: str = TEMPLATE,
+    context: int = CONTEXT,
+    controls: tuple[str, ...] = (),
 ) -> Path:
     """A model directory whose text side is complete; there are no weights in it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -69,7 +72,7 @@ def write_speaker(
     )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = SPECIAL if template is TEMPLATE else SPECIAL[:3]
+    special = SPECIAL if template is TEMPLATE else (*SPECIAL[:3], *controls)
     tokenizer.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in special]
     )

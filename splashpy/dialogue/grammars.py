@@ -121,7 +121,9 @@ class Grammars:
 
     def _written(self, calls: CallRules) -> Constraint:
         tokenizer = self._tokenizer
-        text = calls.text(tokenizer.control_id, tokenizer.eos_token_ids)
+        text = calls.text(
+            tokenizer.control_id, tokenizer.eos_token_ids, tokenizer.control_ids
+        )
         return Constraint(kind="lark", text=text)
 
     def _matcher(self, constraint: Constraint) -> LLMatcher:

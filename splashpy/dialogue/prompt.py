@@ -142,7 +142,7 @@ def close_reasoning(
     tags = reasoning_tags(tokenizer, template)
     if tags is None or not prompt.opens_reasoning:
         return prompt
-    text = f"{tags.close}\n\n"
+    text = tags.close + tags.gap
     return _with(prompt, tokenizer.encode(text), text)
 
 

@@ -3,6 +3,7 @@
 
 Models that mark reasoning by the header of a message (gpt-oss, Muse) are described in
 ``sections.py``. Gemma 4 names a channel after its opening tag; the name is part of it.
+Kimi K3's tags are control tokens around a word (``xtml_channels.py``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ TAG_PAIRS = (
 )
 _NAMES = {"<|channel>": "thought"}
 TAGS = frozenset(tag for pair in TAG_PAIRS for tag in pair)
+XTML = ("<|open|>", "<|close|>", "<|sep|>")
+_XTML_END = "<|end_of_msg|>"
+_THINK = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
+_RESPONSE = "<|open|>response<|sep|>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +34,34 @@ class ReasoningTags:
 
     With ids, only these tokens switch channels: the same characters spelled with
     ordinary tokens are text. Without, the characters themselves switch.
+
+    Attributes:
+        words_between: ids of the control tokens ``XTML`` where these and a word make
+            up a tag.
     """
 
     open: str
     close: str
     open_id: int | None = None
     close_id: int | None = None
+    words_between: tuple[int, ...] = ()
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Control tokens that end a block, in their order; words may stand between."""
+        if self.words_between:
+            return self.words_between[1:]
+        return () if self.close_id is None else (self.close_id,)
+
+    @property
+    def begins(self) -> tuple[int, ...]:
+        """The same before an answer that is no call."""
+        return self.words_between[::2]
+
+    @property
+    def gap(self) -> str:
+        """What stands between a closing tag and an answer."""
+        return _RESPONSE if self.words_between else "\n\n"
 
     @property
     def name(self) -> str:
@@ -59,6 +86,9 @@ def find_tags(
         source: text of the chat template, empty when there is none.
         control_id: id of a control token by its text.
     """
+    xtml = tuple(i for text in XTML if (i := control_id(text)) is not None)
+    if len(xtml) == len(XTML) and control_id(_XTML_END) is not None:
+        return ReasoningTags(*_THINK, words_between=xtml)
     named = named_tags(source)
     pairs = TAG_PAIRS if named is None else ((named.open, named.close),)
     for opener, closer in pairs:

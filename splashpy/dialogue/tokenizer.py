@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +81,8 @@ class Tokenizer:
         self.adds_bos = self._adds_bos(metadata)
         self.byte_level = _decoders(definition) == ["ByteLevel"]
         self.byte_fallback = "ByteFallback" in _decoders(definition)
-        self._special = self.eos_token_ids.union(
-            token_id for text in special if (token_id := self.id_of(text)) is not None
-        )
+        self._special = self.eos_token_ids.union(self._known(special))
+        self._controls = frozenset(self._known(special | markers))
 
     def definition(self) -> str:
         """The contents of ``tokenizer.json``, with control tokens flagged as special.
@@ -165,9 +164,18 @@ class Tokenizer:
         """Id of a control token; None for text that is not one."""
         return self.id_of(text) if text in self.controls else None
 
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """Ids of all control tokens."""
+        return self._controls
+
     def token_of(self, token_id: int) -> str | None:
         """Spelling of a token in the vocabulary; None for an id outside it."""
         return self._plain.id_to_token(token_id)
+
+    def _known(self, texts: Iterable[str]) -> set[int]:
+        ids = (self.id_of(text) for text in texts)
+        return {token_id for token_id in ids if token_id is not None}
 
     def _named_id(self, metadata: TextMetadata, name: str) -> int | None:
         text = metadata.special_tokens.get(name)

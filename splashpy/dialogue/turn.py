@@ -28,6 +28,7 @@ from splashpy.dialogue.tools.events import (
     Prose,
     ToolEvent,
 )
+from splashpy.dialogue.xtml_channels import XtmlSplitter
 from splashpy.protocol import Channel, FinishReason, Kind, Piece
 
 
@@ -89,7 +90,7 @@ class Turn:
         self,
         tokenizer: Tokenizer,
         *,
-        splitter: ChannelSplitter | SectionSplitter,
+        splitter: ChannelSplitter | SectionSplitter | XtmlSplitter,
         stops: Iterable[str] = (),
         end_ids: Collection[int] | None = None,
         calling: Calling | None = None,

@@ -301,6 +301,7 @@ class Engine:
                 raise UsageError("no model is loaded", fix=["load one that fits first"])
             drafter = self._loaded.drafter if request.draft else PlainDrafter()
             claim = LaneClaim(self._memory.ledger, lane_size(self._loaded))
+            claim.expect(len(request.token_ids))
             task = Task(
                 request,
                 Means(self._loaded.target, drafter, self._cache, claim=claim),

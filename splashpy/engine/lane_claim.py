@@ -71,7 +71,15 @@ class LaneClaim:
         if not self._ledger.make_room(wanted - self._rows.nbytes):
             state.grow_tightly()
         room = state.reserved(rows)
-        self._rows.cover(self._bytes(room), f"{format_tokens(room)} tokens of context")
+        self._rows.cover(self._bytes(room), _context_of(room))
+
+    def expect(self, rows: int) -> None:
+        """Return if a text of so many rows could run, at least alone.
+
+        Raises:
+            ShortageError: it could not.
+        """
+        self._ledger.expect(self._bytes(rows), _context_of(rows))
 
     def own(self, state: TargetState, counted: Collection[int] = ()) -> None:
         """Claim what a state holds already, taken over or copied.
@@ -112,6 +120,10 @@ class LaneClaim:
 
     def _bytes(self, rows: int) -> int:
         return self._size.fixed + rows * self._size.row
+
+
+def _context_of(rows: int) -> str:
+    return f"{format_tokens(rows)} tokens of context"
 
 
 def unlimited() -> LaneClaim:

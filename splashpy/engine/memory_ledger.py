@@ -44,6 +44,7 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 """In the order they are asked."""
 
 _SPARE: tuple[Category, ...] = ("runs", "states", "staging")  # of what is measured
+_LASTING: tuple[Category, ...] = ("weights", "scratch")
 _REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
 
 
@@ -198,6 +199,25 @@ class MemoryLedger:
         """
         spare = (self._measured.get(each, lambda: 0)() for each in _SPARE)
         return self._missing(nbytes) <= sum(spare) and self._collect(nbytes)
+
+    def expect(self, nbytes: int, why: str) -> None:
+        """Return if so much could be granted to a text that is alone.
+
+        What other texts take, and what was stored, may go until then.
+
+        Args:
+            nbytes: of it.
+            why: what it is for.
+
+        Raises:
+            ShortageError: it could not.
+        """
+        held = self.held
+        lasting = sum(held[each] for each in _LASTING)
+        if not held["lanes"]:  # else what is in use beyond all claims may be theirs
+            lasting += max(self.charged - sum(held.values()), 0)
+        if self.budget and lasting + nbytes > self.budget:
+            raise self._refusal(nbytes, why)
 
     def drop_stored(self) -> int:
         """Give up all states of earlier requests; bytes of them."""

@@ -129,6 +129,8 @@ class Answer:
     def _finish(self, event: Finished) -> Iterator[Event]:
         reason: FinishReason = "stop" if self.stopped else event.reason
         parts = self.turn.finish(reason)
+        if self.turn.stop_text:  # it may stand in text that was held back until now
+            reason = "stop"
         self._keep(parts)
         if logprobs := self._settled():
             pieces, parts = _split(parts)

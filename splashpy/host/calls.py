@@ -59,8 +59,20 @@ class Calls:
             # Calls of the others are left to the model.
             tools = [t if t.strict else replace(t, care="none") for t in tools]
             said = form.region[0]
-        several = command.parallel_tool_calls
-        return CallRules(form=form, tools=tools, said=said, several=several)
+        return CallRules(
+            form=form,
+            tools=tools,
+            said=said,
+            several=command.parallel_tool_calls,
+            after_text=command.tool_choice == "auto" and self._opens_as_text,
+        )
+
+    @property
+    def _opens_as_text(self) -> bool:
+        """Whether a call begins in ordinary characters, with no token of its own."""
+        tokenizer = self.tokenizer
+        ids = tokenizer.encode(self.form.region[0] if self.form else "")
+        return tokenizer.control_ids.isdisjoint(ids)
 
     def banned_ids(self, command: protocol.Generate) -> tuple[int, ...]:
         """Tokens the answer must not hold: the one that begins a call, if forbidden."""

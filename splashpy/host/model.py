@@ -31,6 +31,7 @@ from splashpy.dialogue.template import ChatTemplate
 from splashpy.dialogue.tokenizer import Tokenizer
 from splashpy.dialogue.tools.formats import ToolFormat, find_format
 from splashpy.dialogue.turn import Turn
+from splashpy.dialogue.xtml_channels import XtmlSplitter
 from splashpy.engine.request import GenerationRequest
 from splashpy.errors import ConstraintError, UsageError
 from splashpy.host.calls import Calls
@@ -171,7 +172,7 @@ class Speech:
 
     def _splitter(
         self, command: protocol.Generate, prompt: Prompt
-    ) -> ChannelSplitter | SectionSplitter:
+    ) -> ChannelSplitter | SectionSplitter | XtmlSplitter:
         if command.messages and self.sections is not None:
             begun = begun_by(self.sections, prompt.text)
             begun = "call" if self.calls.begun(command, prompt) else begun
@@ -179,6 +180,8 @@ class Speech:
         tags = None
         if command.messages:
             tags = reasoning_tags(self.tokenizer, self.template)
+        if tags is not None and tags.words_between:
+            return XtmlSplitter(tags.words_between, inside=prompt.opens_reasoning)
         return ChannelSplitter(tags, inside=prompt.opens_reasoning)
 
     def grammar(self, command: protocol.Generate, prompt: Prompt) -> Grammar | None:
@@ -193,30 +196,34 @@ class Speech:
         after = self._reasoning_end(prompt)
         if calls is not None and self.calls.forced_words(command):
             return self.grammars.compile_calls(calls, after)
+        if calls is not None and constraint is None and calls.after_text:
+            return self.grammars.compile_calls(calls, after)
         token = self.calls.opening_token(command)
         if constraint is not None:
+            tags = reasoning_tags(self.tokenizer, self.template)
+            after += tags.begins if tags and after else ()
             return self.grammars.compile(constraint, after, token, calls)
         assert calls is not None
         assert token is not None
         return self.grammars.compile_calls(calls, (*after, token))
 
     def _reasoning_end(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token that has to come before the answer proper."""
+        """The tokens that have to come before the answer proper."""
         if not prompt.opens_reasoning:
             return ()
-        token_id = self._reasoning_end_id
-        if token_id is None:
+        ends = self._reasoning_ends
+        if not ends:
             raise ConstraintError(
                 "the answer cannot be constrained while the model reasons",
                 why="its vocabulary has no token that ends the reasoning",
                 fix=["switch reasoning off for this request"],
             )
-        return (token_id,)
+        return ends
 
     @property
-    def _reasoning_end_id(self) -> int | None:
+    def _reasoning_ends(self) -> tuple[int, ...]:
         tags = reasoning_tags(self.tokenizer, self.template)
-        return tags.close_id if tags else None
+        return tags.ends if tags else ()
 
     def reasoning_limit(
         self, command: protocol.Generate, prompt: Prompt
@@ -271,21 +278,29 @@ class Speech:
             )
         prompt = build_prompt(*parts, **arguments)
         words = self.calls.forced_words(command)
-        if not words or (prompt.opens_reasoning and self._reasoning_end_id is not None):
+        if not words or (prompt.opens_reasoning and self._reasoning_ends):
             return prompt
         return force(self.tokenizer, self.template, prompt, words)
 
     def _options(self, command: protocol.Generate | protocol.Count) -> dict[str, Any]:
         return {**self.template.effort.choose(command.effort), **command.options}
 
-    def _of_ids(self, token_ids: tuple[int, ...]) -> Prompt:
+    def check_id(self, token_id: int, holder: str) -> None:
+        """Refuse what is no token.
+
+        Raises:
+            UsageError: the model has no such id.
+        """
         vocab = self.tokenizer.vocab_size
-        wrong = next((each for each in token_ids if not 0 <= each < vocab), None)
-        if wrong is not None:
+        if not 0 <= token_id < vocab:
             raise UsageError(
-                f"the prompt holds the token id {wrong}",
+                f"{holder} holds the token id {token_id}",
                 why=f"ids are 0 to {vocab - 1}",
             )
+
+    def _of_ids(self, token_ids: tuple[int, ...]) -> Prompt:
+        for token_id in token_ids:
+            self.check_id(token_id, "the prompt")
         text = self.tokenizer.decode(token_ids, skip_special_tokens=False)
         return Prompt(token_ids, text)
 
@@ -308,6 +323,8 @@ def resolve_request(
         stops |= speech.stop_ids(command, prompt)
     seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
     banned = tuple((token_id, _BAN) for token_id in speech.calls.banned_ids(command))
+    for token_id, _ in sampling.logit_bias:
+        speech.check_id(token_id, "logit_bias")
     sampling = replace(sampling, logit_bias=sampling.logit_bias + banned)
     return GenerationRequest(
         id=command.id,

@@ -14,7 +14,6 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
 
 from splashpy.server.errors import ApiError
 
@@ -97,7 +96,7 @@ def check_origin(
 
 
 def _is_welcome(origin: str, host: str, allowed: set[str]) -> bool:
-    own = origin.startswith(("http://", "https://")) and urlsplit(origin).netloc == host
+    own = origin in (f"http://{host}", f"https://{host}")
     local = _LOCAL.fullmatch(origin) is not None
     return own or local or "*" in allowed or origin in allowed
 

@@ -345,11 +345,12 @@ class Engine:
         # It was loaded before, so it may be again: memory may be short for now.
         found = from_failure(failure, self.context)
         text = f"the model cannot be loaded again: {failure.message}"
-        code = "insufficient_memory" if found.code == "insufficient_memory" else ""
-        self.problem = ApiError(code or "engine_failed", text)
+        short = found.code == "insufficient_memory"
+        code = "memory_short" if short else "engine_failed"
+        self.problem = ApiError(code, text)
         self._warn(text)
         self._unload()
-        self._refuse_all(lambda: ApiError(code or "engine_failed", text))
+        self._refuse_all(lambda: ApiError(code, text))
 
     # --- when there is nothing to do --------------------------------------------------
 

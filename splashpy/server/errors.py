@@ -93,11 +93,14 @@ FAULTS: dict[str, Fault] = {
     "model_loading": _AWAY,
     "engine_recovering": _AWAY,
     "shutting_down": _AWAY,
-    "insufficient_memory": _AWAY,
+    "memory_short": _AWAY,  # for the model itself; that may change
     "engine_failed": Fault(503, "server_error", "api_error", "server_error", _NO_RETRY),
     "not_supported": Fault(501),
     "request_timeout": Fault(
         504, "server_error", "timeout_error", "server_error", _NO_RETRY
+    ),
+    "insufficient_memory": Fault(
+        507, "server_error", "api_error", "server_error", _NO_RETRY
     ),
     "internal_error": Fault(500, "server_error", "api_error", "server_error"),
 }
@@ -140,6 +143,7 @@ class ApiError(Exception):
         self.numbers = dict(numbers or {})
         self.fault = FAULTS[code]
         self.own_status = status
+        self.request_id = ""  # of the request a stream fails for
 
     def status(self, dialect: Dialect) -> int:
         """The status of the answer."""
@@ -151,7 +155,8 @@ class ApiError(Exception):
         """The answer's body."""
         if dialect is Dialect.ANTHROPIC:
             error = {"type": self.fault.anthropic, "message": self.message}
-            return {"type": "error", "error": error, "request_id": request_id}
+            named = request_id or self.request_id
+            return {"type": "error", "error": error, "request_id": named}
         if dialect is Dialect.NATIVE:
             error = {
                 "code": self.status(dialect),
@@ -232,6 +237,6 @@ def engine_away(error: SplashError) -> ApiError:
 
 
 def to_json(value: Any) -> bytes:
-    """Compact UTF-8 JSON; a lone surrogate becomes U+FFFD."""
+    """Compact UTF-8 JSON; a lone surrogate becomes a question mark."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", errors="replace")

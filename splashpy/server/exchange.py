@@ -117,6 +117,7 @@ class Answering:
         self._seconds = min(ask.seconds or most, most)
         self._deadline = loop.time() + self._seconds
         self._result = "cancelled"
+        self._request_id = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Admit, ask, answer.
@@ -126,6 +127,7 @@ class Answering:
         """
         endpoint = self._endpoint
         endpoint.admit()
+        self._request_id = scope["state"]["request_id"]
         try:
             await self._begin(self._ask.commands[0], receive)
             if self._ask.stream:
@@ -199,15 +201,18 @@ class Answering:
                 yield chunk
             self._result = "ok"
         except ApiError as error:
-            self._result = "error"
-            for chunk in shape.fail(error):
+            for chunk in self._failed(error):
                 yield chunk
         except Exception:
             # A stream that just ends looks like a complete answer to its reader.
-            self._result = "error"
-            for chunk in shape.fail(bug()):
+            for chunk in self._failed(bug()):
                 yield chunk
             raise
+
+    def _failed(self, error: ApiError) -> Iterator[bytes]:
+        self._result = "error"
+        error.request_id = self._request_id
+        return self._ask.shape.fail(error)
 
     async def _frames(self, outcome: Outcome) -> AsyncIterator[bytes]:
         """The frames of one answer, with signs of life in its silences."""

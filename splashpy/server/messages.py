@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from splashpy.protocol import Generate, ToolChoice
 from splashpy.server.constraints import read_nested
@@ -51,14 +51,17 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
     Raises:
         ApiError: it cannot be answered as asked.
     """
-    messages = _messages(body)
+    messages, kept = _messages(body), _kept_thinking(body)
+    if isinstance(kept, int):
+        _forget_thinking(messages, kept)
     offer = _offer(body)
     output = body.object("output_config")
     place, holder = "output_config.format", output
     if not output.has("format"):
         place, holder = "output_format", body
     form = holder.object(place.rpartition(".")[2])
-    effort, options = _thinking(body, output)
+    effort = _effort(body, output)
+    options = {} if kept is None else {"preserve_thinking": True}
     sampling = read_sampling(body, stops="stop_sequences")
     stops = tuple(stop for stop in sampling.stop if stop.strip())
     command = Generate(
@@ -80,18 +83,32 @@ def read_command(body: Fields, endpoint: Endpoint) -> Generate:
     return with_defaults(endpoint, command)
 
 
-def _thinking(body: Fields, output: Fields) -> tuple[str | None, dict[str, Any]]:
-    """Effort and template variables; without ``thinking`` there is none."""
-    thinking = body.object("thinking")
-    kind = thinking.text("type", "disabled")
-    options: dict[str, Any] = {}
-    edits = body.object("context_management").objects("edits")
-    for edit in edits:
-        if edit.text("type").startswith("clear_thinking") and edit.raw("keep") == "all":
-            options["preserve_thinking"] = True
-    if kind == "disabled":
-        return "none", options
-    return output.text("effort") or None, options
+def _effort(body: Fields, output: Fields) -> str | None:
+    """How much to reason; without ``thinking`` not at all."""
+    if body.object("thinking").text("type", "disabled") == "disabled":
+        return "none"
+    return output.text("effort") or None
+
+
+def _kept_thinking(body: Fields) -> int | Literal["all"] | None:
+    """The latest turns whose thoughts stay; None leaves that to the template."""
+    found: int | Literal["all"] | None = None
+    for edit in body.object("context_management").objects("edits"):
+        keep = edit.raw("keep")
+        if not edit.text("type").startswith("clear_thinking"):
+            continue
+        if keep == "all":
+            found = "all"
+        elif isinstance(keep, dict) and keep.get("type") == "thinking_turns":
+            found = edit.object("keep").integer("value", 0)
+    return found
+
+
+def _forget_thinking(messages: list[dict[str, Any]], kept: int) -> None:
+    """Drop the thoughts of all turns but the latest."""
+    turns = [message for message in messages if "reasoning_content" in message]
+    for message in turns[: max(len(turns) - kept, 0)]:
+        del message["reasoning_content"]
 
 
 # --- tools ----------------------------------------------------------------------------

@@ -231,7 +231,9 @@ def readiness(endpoint: Endpoint) -> tuple[int, dict[str, Any]]:
     if endpoint.draining:
         reason = "draining"
     elif not _able(endpoint):
-        reason = endpoint.engine.state
+        problem = endpoint.engine.problem
+        short = problem is not None and problem.code == "memory_short"
+        reason = "memory" if short else endpoint.engine.state
     elif full:
         reason = "queue"
     else:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from splashpy.protocol import Sampling
@@ -12,6 +13,7 @@ from splashpy.server.fields import Fields
 BAN = -1e9  # added to a logit, leaves no chance to a token
 FORCE = 1e3  # leaves none to any other; two tokens with it keep their difference
 _LITTLE = 1e-9
+_TOKEN_ID = re.compile("[0-9]{1,18}")
 _MOST_STOPS = 16
 _REASONING_BUDGETS = (
     "reasoning_budget_tokens",
@@ -96,7 +98,7 @@ def read_bias(body: Fields) -> tuple[tuple[int, float], ...]:
 
 
 def _token_id(body: Fields, value: Any) -> int:
-    if isinstance(value, str) and value.lstrip("-").isdigit():
+    if isinstance(value, str) and _TOKEN_ID.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise body.wrong("logit_bias", "by token id", value)

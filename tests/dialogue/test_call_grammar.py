@@ -36,6 +36,7 @@ F: dict[str, Any] = {
             "additionalProperties": False,
         },
         "flag": {"type": ["boolean", "null"]},
+        "sizes": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
     },
     "properties": {
         "text": {"type": "string", "maxLength": 6},
@@ -46,8 +47,14 @@ F: dict[str, Any] = {
         "items": {"type": "array", "items": {"type": "integer"}},
         "maybe": {"type": ["string", "null"], "maxLength": 3},
         "point": {"$ref": "#/$defs/point"},
+        "words": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+        "sizes": {"allOf": [{"$ref": "#/$defs/sizes"}, {"minItems": 2}]},
+        "pick": {"anyOf": [{"enum": ["a", "b", None]}, {"type": "null"}]},
+        "map": {"type": "object", "additionalProperties": {"$ref": "#/$defs/flag"}},
+        "either": {"enum": [{"x": [1]}, {"x": []}]},
+        "none": {"type": "array", "maxItems": 0},
     },
-    "required": ["text", "color"],
+    "required": ["text", "color", "sizes", "pick"],
     "additionalProperties": False,
 }
 PARAMETERS: dict[str, Any] = {"f": F, "g": {}, "go": {"additionalProperties": False}}
@@ -98,7 +105,8 @@ def rules(form: ToolFormat, *names: str, **fields: Any) -> CallRules:
 def endings(form: ToolFormat) -> list[str]:
     """What a model that writes at random hardly ever comes to."""
     frame, notation = form.frame, form.frame.arguments
-    tails = [notation.tail] if isinstance(notation, Tagged) else []
+    tagged = isinstance(notation, Tagged)
+    tails = [notation.tail, notation.tail.strip()] if tagged else []
     quotes = [notation.quote] if isinstance(notation, Literals) else ['"']
     return [*tails, *quotes, "}", "]", frame.end + frame.close, frame.again]
 
@@ -224,6 +232,70 @@ def test_a_call_may_be_all_that_is_bound(grammars_of: Callable[..., Grammars]) -
     assert free.allows(tokenizer.encode_literal("gx")) == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "legal"),
+    [
+        ("sizes:[1,2],pick:{a},color:7,text:{x}}", True),
+        ("sizes:[1,2,3]", True),
+        ("sizes:[1]", False),
+        ("sizes:[1,2,3,4", False),
+        ("none:[]", True),
+        ("none:[1", False),
+        ("pick:null", True),
+        ("pick:{c}", False),
+        ("map:{a:true,b:null}", True),
+        ("map:{a:1", False),
+        ("either:{x:[1]},", True),
+        ("either:{x:[2", False),
+    ],
+)
+def test_literals_keep_to_what_a_schema_says_of_lists_and_objects(
+    grammars_of: Callable[..., Grammars], arguments: str, *, legal: bool
+) -> None:
+    form = named_format("function_gemma")
+    grammars = grammars_of(form, control=False)
+    grammar = grammars.compile_calls(rules(form, "f", said=form.frame.head("f")))
+    for word in "abcx":
+        quote = "<escape>"
+        if f":{{{word}}}" in arguments:
+            arguments = arguments.replace(f"{{{word}}}", f"{quote}{word}{quote}")
+
+    ids = grammars._tokenizer.encode_literal(arguments)
+
+    assert (grammar.legal(ids) == len(ids)) is legal
+
+
+@pytest.mark.parametrize("name", ["muse_spark", "minicpm5", "mistral"])
+def test_calls_are_bound_from_where_ordinary_text_comes_to_one(
+    grammars_of: Callable[..., Grammars], name: str
+) -> None:
+    form = named_format(name)
+    grammars = grammars_of(form, control=False)
+    tokenizer, opener = grammars._tokenizer, form.region[0]
+    asked = rules(form, "f", "go", said=opener, after_text=True)
+    end = min(tokenizer.eos_token_ids)
+    start, think = (tokenizer.id_of(text) for text in ("<|im_start|>", "<think>"))
+    before = [*tokenizer.encode_literal("See <x> {"), think, start]
+    before += tokenizer.encode_literal("\n" + opener[:-1])
+    grammar = grammars.compile_calls(asked)
+    assert grammar.fork().allows([end]) == [True]
+
+    assert grammar.consume(before) == len(before)
+
+    assert grammar.allows([end, think or 0]) == [True, True]
+    for tool, legal in (("go", True), ("gone", False)):
+        rest = opener[-1] + form.frame.head(tool).removeprefix(opener)
+        ids = tokenizer.encode_literal(rest)
+        assert (grammar.legal(ids) == len(ids)) is legal
+        assert grammar.legal([*ids[:1], end]) == 1
+    whole = opener[-1] + form.frame.head("go").removeprefix(opener)
+    whole += ("{}" if name == "mistral" else "") + form.frame.end + form.frame.close
+    ids = tokenizer.encode_literal(whole)
+    assert grammar.consume(ids) == len(ids)
+    assert grammar.allows([end]) == [True]
+    assert not grammar.allows(tokenizer.encode_literal("x"))[0]
+
+
 def test_markers_within_a_value_are_neither_tokens_nor_text(
     grammars_of: Callable[..., Grammars],
 ) -> None:
@@ -244,6 +316,7 @@ SAID = ("string", "object", "array", "integer", "null", "a", "^", "[", "é", "")
 KEYS = ("type", "properties", "required", "items", "enum", "const", "anyOf", "allOf")
 KEYS += ("$ref", "$defs", "pattern", "minLength", "maxLength", "additionalProperties")
 KEYS += ("#/$defs/a", "#/properties/a", "#", "minimum", "multipleOf", "oneOf")
+KEYS += ("minItems", "maxItems")
 WORDS = st.sampled_from((*SAID, *KEYS))
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-2, 2) | WORDS,

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tools_kit import SCHEMAS, WRITTEN, Read, qwen, read
 
 from splashpy.dialogue.tools.events import CallArguments
-from splashpy.dialogue.tools.formats import named_format
+from splashpy.dialogue.tools.formats import FORMATS, ToolFormat, named_format
+from splashpy.dialogue.tools.notation import Tagged
 from splashpy.dialogue.tools.parser import ToolCallParser
 
 
@@ -191,6 +194,47 @@ def test_a_value_may_hold_the_words_of_a_tag() -> None:
     )
 
     assert read(text, "kimi_k3", step=1).values == [("f", {"text": value})]
+
+
+TAGGED = [form for form in FORMATS if isinstance(form.frame.arguments, Tagged)]
+
+
+def tagged(form: ToolFormat, key: str, value: str) -> str:
+    """One call with one argument that is JSON."""
+    notation = form.frame.arguments
+    assert isinstance(notation, Tagged)
+    before = notation.key.replace("{key}", key).replace("{type}", "array")
+    argument = before + value + notation.tail
+    return form.frame.head("f") + argument + form.frame.end + form.frame.close
+
+
+@pytest.mark.parametrize("form", TAGGED, ids=lambda form: form.name)
+def test_strings_of_a_json_value_may_hold_any_tag(form: ToolFormat) -> None:
+    notation, frame = form.frame.arguments, form.frame
+    assert isinstance(notation, Tagged)
+    tags = [
+        notation.tail.strip(),
+        frame.end,
+        frame.close,
+        frame.before,
+        *notation.never,
+    ]
+    value = ['"', "\\", *tags, dict.fromkeys(tags, 1)]
+
+    found = read(tagged(form, "items", json.dumps(value)), form.name, step=1)
+
+    assert found.values == [("f", {"items": value})]
+    assert found.content == ""
+
+
+@pytest.mark.parametrize("form", TAGGED, ids=lambda form: form.name)
+def test_a_string_that_is_not_closed_ends_with_its_line(form: ToolFormat) -> None:
+    text = tagged(form, "items", '["x\n') + " Done."
+
+    found = read(text, form.name, step=1)
+
+    assert [name for name, _ in found.values] == ["f"]
+    assert found.content == " Done."
 
 
 @pytest.mark.parametrize(

@@ -331,3 +331,26 @@ def test_a_text_that_cannot_fit_is_refused_before_it_writes_and_others_go_on(
     assert isinstance(world.run(0, 300)[-1], Finished)
     assert world.ledger.held["lanes"] == 0
     assert world.ledger.held["runs"] == world.cache.nbytes
+
+
+def test_only_what_could_not_be_granted_even_alone_is_refused_beforehand() -> None:
+    used = [0]
+    ledger = MemoryLedger(BUDGET, lambda: used[0])
+    for category, size in (("weights", 400), ("scratch", 100), ("runs", 300)):
+        ledger.claim(category, size)
+    other = ledger.claim("lanes", 200)
+    used[0] = 1100
+
+    def refused(nbytes: int) -> bool:
+        try:
+            ledger.expect(nbytes, "a test")
+        except ShortageError:
+            return True
+        return False
+
+    assert [refused(nbytes) for nbytes in (500, 501)] == [False, True]
+    other.release()
+    used[0] = 900  # 100 that nobody claims
+    assert [refused(nbytes) for nbytes in (400, 401)] == [False, True]
+    assert ledger.report().refused == 2
+    MemoryLedger().expect(1 << 60, "nobody knows a limit")

@@ -171,7 +171,7 @@ def test_counting_tokens_needs_no_answer(conversation: Any) -> None:
         (
             {"sampling": Sampling(logit_bias=((99999, 1.0),))},
             "E-USAGE",
-            "token 99999",
+            "token id 99999",
         ),
     ],
 )

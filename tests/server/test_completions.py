@@ -127,6 +127,9 @@ def test_a_gap_is_refused_where_the_model_fills_none(
         ({"stop": ["x"] * 17}, "stop"),
         ({"logit_bias": {"x": 1}}, "logit_bias"),
         ({"logit_bias": {"5": 101}}, "logit_bias"),
+        ({"logit_bias": {"²": 1}}, "logit_bias"),
+        ({"logit_bias": {"--5": 1}}, "logit_bias"),
+        ({"logit_bias": {"9" * 5000: 1}}, "logit_bias"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"stream": 1}, "stream"),
     ],
@@ -138,6 +141,17 @@ def test_an_impossible_value_is_refused_with_its_place(
 
     assert reply.status == 400
     assert reply.json["error"]["param"] == param
+    assert script.requests == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_token_the_model_does_not_have_is_refused_before_any_header(
+    server: Running, script: Script, *, stream: bool
+) -> None:
+    reply = complete(server, logit_bias={"99999": 1}, stream=stream)
+
+    assert reply.status == 400
+    assert "logit_bias holds the token id 99999" in reply.json["error"]["message"]
     assert script.requests == []
 
 

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_engine import Script
+from scripted_engine import PLAIN_TEMPLATE, Script, write_speaker
 from server_kit import Running, until
 
 from splashpy.protocol import Constraint
@@ -218,6 +219,29 @@ def test_calls_of_a_strict_tool_keep_to_its_schema(
     assert grammar.legal(good) == len(good)
     assert grammar.legal(bad) < len(bad)
     assert "strict" not in server.post("/apply-template", {**body}).body.decode()
+
+
+def test_a_strict_tool_is_bound_where_its_call_begins_in_ordinary_text(
+    serve: Any, script: Script, tmp_path: Path
+) -> None:
+    opener = "<atem:function_calls>"
+    template = f"{{# {opener} #}}{{{{ tools }}}}{PLAIN_TEMPLATE}"
+    server = serve(write_speaker(tmp_path / "model", template))
+    tools = [{"type": "function", "function": STRICT}]
+    body = {"messages": MESSAGES, "tools": tools}
+
+    assert server.post(CHAT, body).status == 200
+    both = server.post(CHAT, {**body, "response_format": FORMAT})
+
+    grammar = script.requests[0].grammar
+    assert grammar is not None
+    for value, legal in (("here", True), ("nowhere", False)):
+        call = f'I look.\n{opener}\n<atem:invoke name="look">\n'
+        call += f'<atem:parameter name="where">{value}</atem:parameter>'
+        ids = server.post("/tokenize", {"content": call}).json["tokens"]
+        assert (grammar.legal(ids) == len(ids)) is legal
+    assert both.status == 400
+    assert "no token of its own" in both.json["error"]["message"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "required"])

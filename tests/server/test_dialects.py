@@ -17,7 +17,7 @@ from dialect_kit import CALL, CALLED, DIALECTS, Dialect, Heard
 from scripted_engine import Said, Script
 from server_kit import Running, until
 
-from splashpy.errors import ModelResultError
+from splashpy.errors import ModelResultError, ShortageError
 
 SPOKEN: dict[str, tuple[str, int | None, Heard]] = {
     "text": ("</think>Paris é🙂.<|im_end|>", None, Heard("", "Paris é🙂.", [], "stop")),
@@ -90,6 +90,52 @@ def test_an_answer_is_the_same_in_every_dialect_and_in_both_forms(
 def tokens_of(server: Running, text: str, limit: int | None) -> int:
     tokens = server.post("/tokenize", {"content": text}).json["tokens"]
     return min(len(tokens), limit or len(tokens))
+
+
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    [
+        *((name, "\n<func") for name in DIALECTS),
+        # Anthropic's stop sequences of white space only are dropped.
+        *((name, "\n\n") for name in DIALECTS if name != "messages"),
+    ],
+)
+def test_a_stop_string_in_text_held_back_to_the_end_ends_the_answer(
+    opened: Running, script: Script, name: str, stop: str
+) -> None:
+    dialect = DIALECTS[name]
+    script.say(f"Hm.</think>Paris{stop}")  # and then the budget is used up
+
+    streamed = opened.post(dialect.path, dialect.ask(None, stream=True, stop=[stop]))
+    whole = opened.post(dialect.path, dialect.ask(None, stream=False, stop=[stop]))
+
+    for heard in (dialect.hear(streamed.body), dialect.hear_whole(whole.json)):
+        assert (heard.reasoning, heard.text, heard.ending) == ("Hm.", "Paris", "stop")
+    if name == "messages":
+        assert whole.json["stop_sequence"] == stop
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_text_memory_does_not_suffice_for_is_refused_and_not_to_be_tried_again(
+    opened: Running, script: Script, name: str, *, stream: bool
+) -> None:
+    dialect = DIALECTS[name]
+    why = "weights 20.0 GB of 21.0 GB"
+
+    def refuse() -> None:
+        raise ShortageError("8K tokens of context: needs 2.0 GB more", why=why)
+
+    script.answers = [Said(prefill=refuse)]
+    reply = opened.post(dialect.path, dialect.ask(None, stream=stream))
+
+    assert reply.status == 507
+    assert reply.headers["x-should-retry"] == "false"
+    assert "retry-after" not in reply.headers
+    error = reply.json["error"]
+    told = error if isinstance(error, str) else error["message"]
+    assert "needs 2.0 GB more" in told
+    assert why in told
 
 
 @pytest.mark.parametrize("name", DIALECTS)

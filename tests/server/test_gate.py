@@ -82,6 +82,8 @@ def test_a_request_without_a_host_is_refused(server: Running) -> None:
         ("http://evil.example", False),
         ("null", False),
         ("http://localhost.evil.example", False),
+        ("http://[", False),
+        ("http://[::1]:9", True),
     ],
 )
 def test_web_pages_call_only_from_here(

@@ -12,6 +12,9 @@ import pytest
 from scripted_engine import Said, Script
 from server_kit import PATIENCE, Mortal, Running, until
 
+from splashpy.errors import CapacityError
+from splashpy.host import host as host_module
+
 CHAT = "/v1/chat/completions"
 BODY = {"messages": [{"role": "user", "content": "hi"}]}
 
@@ -71,6 +74,28 @@ def test_without_the_wish_a_model_stays(mortal: Mortals) -> None:
     assert server.endpoint.engine._rest_ends is None
     assert server.post(CHAT, BODY).status == 200
     assert server.endpoint.engine._rest_ends is None
+
+
+def test_a_model_that_waits_for_memory_may_be_asked_for_again(
+    mortal: Mortals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, _ = mortal(idle_seconds=0.05)
+    until(lambda: state_of(server) == "unloaded")
+
+    def refuse(path: Path) -> None:
+        raise CapacityError("this needs 9.0 GB, 8.0 GB may be used")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_module.ModelDirectory, "open", refuse)
+        refused = server.post(CHAT, BODY)
+        until(lambda: state_of(server) == "unloaded")
+        ready = server.get("/ready")
+
+    assert (refused.status, refused.headers["retry-after"]) == (503, "2")
+    assert refused.json["error"]["code"] == "memory_short"
+    assert "9.0 GB" in refused.json["error"]["message"]
+    assert (ready.status, ready.json["reason"]) == (503, "memory")
+    assert server.post(CHAT, BODY).status == 200
 
 
 @pytest.mark.parametrize("stream", [True, False])

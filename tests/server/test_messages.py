@@ -204,6 +204,29 @@ def test_what_an_agent_sends_is_taken(server: Running, script: Script) -> None:
     assert "Be brief." in decoded
 
 
+@pytest.mark.parametrize(
+    ("turns", "kept"), [(0, ""), (1, "c"), (2, "bc"), (9, "abc"), (None, "abc")]
+)
+def test_thoughts_of_the_latest_turns_may_be_all_that_stays(
+    server: Running, script: Script, turns: int | None, kept: str
+) -> None:
+    history: list[dict[str, Any]] = []
+    for name in "abc":
+        thought = {"type": "thinking", "thinking": f"thought-{name}", "signature": ""}
+        blocks = [thought, {"type": "text", "text": "Yes."}]
+        history += [{"role": "user", "content": "?"}]
+        history += [{"role": "assistant", "content": blocks}]
+    history += [{"role": "user", "content": "?"}]
+    keep = "all" if turns is None else {"type": "thinking_turns", "value": turns}
+    edit = {"type": "clear_thinking_20251015", "keep": keep}
+
+    ask(server, messages=history, context_management={"edits": [edit]})
+
+    tokens = list(script.requests[-1].token_ids)
+    decoded = server.post("/detokenize", {"tokens": tokens}).json["content"]
+    assert [name for name in "abc" if f"thought-{name}" in decoded] == list(kept)
+
+
 def test_a_header_that_changes_with_every_request_changes_no_prompt(
     server: Running, script: Script
 ) -> None:
@@ -264,10 +287,12 @@ def test_a_full_queue_is_an_overload(serve: Any, script: Script) -> None:
 def test_an_error_in_the_middle_is_an_event(server: Running, script: Script) -> None:
     script.answers = [Said(("begin", ModelResultError("not a number")))]
 
-    last = ask(server, stream=True).events[-1]
+    reply = ask(server, stream=True)
+    last = reply.events[-1]
 
     assert last["type"] == "error"
     assert last["error"]["type"] == "api_error"
+    assert last["request_id"] == reply.headers["request-id"]
 
 
 def test_a_call_may_be_forced_by_name(server: Running, script: Script) -> None:

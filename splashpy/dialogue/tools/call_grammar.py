@@ -21,9 +21,7 @@ from splashpy.dialogue.tools.schema import ToolSchemas, member, types_in
 from splashpy.dialogue.tools.value_rules import (
     JSON_OPTIONS,
     LOOSE_OPTIONS,
-    choices,
     plain_shape,
-    referred,
     type_word,
 )
 
@@ -63,21 +61,27 @@ class CallRules:
         tools: any of which may be called.
         said: how the answer begins already.
         several: more calls may follow the first one.
+        after_text: any text may come first, and there need not be a call.
     """
 
     form: ToolFormat
     tools: Sequence[OfferedTool]
     said: str = ""
     several: bool = True
+    after_text: bool = False
 
     def text(
-        self, token_id: Callable[[str], int | None], ends: Collection[int] = ()
+        self,
+        token_id: Callable[[str], int | None],
+        ends: Collection[int] = (),
+        between: Collection[int] = (),
     ) -> str:
         """The grammar in Lark's notation.
 
         Args:
             token_id: id of a control token by its text; None for other texts.
             ends: tokens that end an answer, which no grammar has to name.
+            between: control tokens that may stand in text before a call.
 
         Raises:
             UnwritableError: the notation has no way to write an argument.
@@ -99,7 +103,12 @@ class CallRules:
             start = f"{_BREAKS} {start}"
         if several:
             start += f" ( {rules.said(frame.again)} ( {' | '.join(later)} ) )*"
-        return rules.text(f"{start} {rules.said(frame.close)}")
+        start += f" {rules.said(frame.close)}"
+        if self.after_text:
+            never = tuple(filter(None, (self.said, self.form.bare)))
+            others = set(between).difference(ends)
+            start = rules.after_text(self.said, never, start, others)
+        return rules.text(start)
 
     def _later_head(self, rules: LarkRules, tool: OfferedTool) -> str:
         before, numbered, after = self.form.frame.after.partition("{index}")
@@ -159,15 +168,15 @@ def _tagged_argument(
 ) -> str:
     if not _KEY.fullmatch(key):
         raise UnwritableError(f"{key!r} is no name of an argument here")
-    schema = referred(member(tool.parameters, key), tool.parameters)
-    types = types_in(member(tool.parameters, key), tool.parameters)
+    root = tool.parameters
+    schema = member(root, key)
+    types = types_in(schema, root)
     head = notation.key.replace("{key}", key).replace("{type}", type_word(types))
     if types is None or "string" in types:
-        if "{type}" in notation.key and choices(schema):
-            schema = {"enum": [v for v in choices(schema) if isinstance(v, str)]}
-        shape = plain_shape(schema, exact=tool.care == "exact")
+        exact, typed = tool.care == "exact", "{type}" in notation.key
+        shape = plain_shape(schema, root, exact=exact, typed=typed)
         return f"{rules.said(head)} {rules.plain(notation.tail, notation.never, shape)}"
-    value = rules.schema(_alone(tool.parameters, key), _options(tool))
+    value = rules.schema(_alone(root, key), _options(tool))
     return f"{rules.said(head)} {value} {rules.said(notation.tail)}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 ANY = "/(?s:.*)/"
@@ -66,6 +66,24 @@ class LarkRules:
         first, *rest = self._parts(tail)
         whole = self.terminal(f"{value} {quoted(first)}") if first else value
         return " ".join([whole, *(self._word(part) for part in rest if part)])
+
+    def after_text(
+        self, opener: str, never: Sequence[str], words: str, controls: Collection[int]
+    ) -> str:
+        """Words for any text, which may come to ``opener`` and then to ``words``.
+
+        Args:
+            opener: ordinary text.
+            never: what the text does not hold anywhere.
+            words: what follows the opener.
+            controls: tokens that may stand in the text.
+        """
+        bad = self.terminal(f"{ANY} ({' | '.join(map(quoted, never))}) {ANY}")
+        free = self.terminal(f"/(?s:.+)/ & ~{bad}")
+        end = f"( {free} | {self.plain(opener, never)} {words} )?"
+        if not controls:
+            return end
+        return f"( {free}? <[{','.join(map(str, sorted(controls)))}]> )* {end}"
 
     def schema(self, schema: Mapping[str, Any], options: Mapping[str, Any]) -> str:
         """Words for a JSON value of a schema."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schemas as rules for literals of a language: Python's, or Gemma's own.
 
-Types, members, items, listed values and what is said of numbers and strings are kept;
-what a schema says of the number of items is not.
+Types, members, items and their number, listed values and what is said of numbers and
+strings are kept; what ties several values together, such as ``uniqueItems``, is not.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from splashpy.dialogue.tools.notation import Literals
 from splashpy.dialogue.tools.schema import TYPES, types_in
 from splashpy.dialogue.tools.value_rules import (
     JSON_OPTIONS,
+    alternatives,
     choices,
-    plain_shape,
-    referred,
+    string_shape,
 )
 
 _DEPTH = 8  # of values within values; below, anything may stand
@@ -48,16 +48,15 @@ class LiteralRules:
         return self._object(self._root, self._words.key, _DEPTH)
 
     def _value(self, schema: Any, depth: int) -> str:
-        schema = referred(schema, self._root)
+        found = alternatives(schema, self._root)
+        if depth and len(found) > 1:
+            return self._one_of([self._value(each, depth - 1) for each in found])
+        schema = found[0]
         if not depth or not schema:
             return self._any(min(depth, _DEPTH // 2))
         listed = choices(schema)
         if listed:
             return self._one_of([self._literal(value) for value in listed])
-        for word in ("anyOf", "oneOf"):
-            parts = schema.get(word)
-            if isinstance(parts, list) and parts:
-                return self._one_of([self._value(p, depth - 1) for p in parts])
         types = types_in(schema, self._root)
         if types is None:
             return self._any(min(depth, _DEPTH // 2))
@@ -70,7 +69,7 @@ class LiteralRules:
         if kind == "boolean":
             return f"( {quoted(true)} | {quoted(false)} )"
         if kind == "array":
-            return self._array(schema.get("items"), depth - 1)
+            return self._array(schema, depth - 1)
         if kind == "object":
             inner = self._object(schema, self._words.inner_key, depth - 1)
             return f'"{{" {inner} "}}"'
@@ -83,7 +82,7 @@ class LiteralRules:
 
     def _string(self, schema: Mapping[str, Any]) -> str:
         words, rules = self._words, self._rules
-        shape = plain_shape(schema)
+        shape = string_shape(schema)
         if words.escapes and shape == ANY:
             shape = f"/{_ESCAPED}*/"
         elif words.escapes:  # counted as they stand, so without any escapes
@@ -92,15 +91,26 @@ class LiteralRules:
             f"{rules.said(words.quote)} {rules.plain(words.quote, words.never, shape)}"
         )
 
-    def _array(self, items: Any, depth: int) -> str:
-        item = self._rules.rule(self._value(items, depth))
-        return f'"[" ( {item} ( {quoted(self._words.comma)} {item} )* )? "]"'
+    def _array(self, schema: Mapping[str, Any], depth: int) -> str:
+        least, most = schema.get("minItems"), schema.get("maxItems")
+        least = least if isinstance(least, int) else 0
+        if not isinstance(most, int):
+            later = f"{{{max(least - 1, 0)},}}"
+        elif most < max(least, 0):
+            raise UnwritableError(f"a list of {least} to {most} items")
+        elif not most:
+            return '"[" "]"'
+        else:
+            later = f"{{{max(least - 1, 0)},{most - 1}}}"
+        item = self._rules.rule(self._value(schema.get("items"), depth))
+        some = f"{item} ( {quoted(self._words.comma)} {item} ){later}"
+        return f'"[" {some} "]"' if least > 0 else f'"[" ( {some} )? "]"'
 
     def _object(self, schema: Mapping[str, Any], head: str, depth: int) -> str:
         properties = schema.get("properties")
         if not isinstance(properties, Mapping) or not properties:
-            closed = schema.get("additionalProperties") is False
-            return '""' if closed else self._members(head, depth)
+            further = schema.get("additionalProperties")
+            return '""' if further is False else self._members(head, further, depth)
         required = schema.get("required")
         needed, others = [], []
         for key, value in properties.items():
@@ -111,11 +121,11 @@ class LiteralRules:
             some.append(f"{before} {self._value(value, depth)}")
         return self._rules.members(needed, others, self._words.comma)
 
-    def _members(self, head: str, depth: int) -> str:
-        """Members nothing is known about."""
+    def _members(self, head: str, schema: Any, depth: int) -> str:
+        """Members of any names, whose values are of a schema."""
         rules = self._rules
         before, _, after = head.partition("{key}")
-        value = self._any(min(depth, _DEPTH // 2))
+        value = self._value(schema, depth)
         one = rules.rule(f"{rules.said(before)} {_ANY_KEY} {rules.said(after)} {value}")
         return f"( {one} ( {quoted(self._words.comma)} {one} )* )?"
 
@@ -137,8 +147,17 @@ class LiteralRules:
             inner = f" {quoted(words.comma)} ".join(map(self._literal, value))
             return f'"[" {inner} "]"'
         if isinstance(value, dict):
-            raise UnwritableError("an object among the listed values")
+            return self._literal_object(value)
         return quoted(json.dumps(value))
+
+    def _literal_object(self, value: Mapping[str, Any]) -> str:
+        members = []
+        for key, item in value.items():
+            if not _KEY.fullmatch(key):
+                raise UnwritableError(f"{key!r} is no name of a member here")
+            head = self._words.inner_key.replace("{key}", key)
+            members.append(f"{self._rules.said(head)} {self._literal(item)}")
+        return f'"{{" {f" {quoted(self._words.comma)} ".join(members)} "}}"'
 
     def _one_of(self, words: list[str]) -> str:
         return self._rules.rule(" | ".join(words)) if len(words) > 1 else words[0]

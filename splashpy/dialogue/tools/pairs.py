@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from splashpy.dialogue.tools.reader import Progress, Tail
+from splashpy.dialogue.tools.reader import OpenString, Progress, Tail
 from splashpy.dialogue.tools.writer import CallWriter
 
 _NAME = re.compile(r"[^\s<>=]{1,128}")
@@ -35,6 +35,7 @@ class PairReader:
         self._key = ""
         self._in_value = False
         self._streams = False
+        self._string: OpenString | None = None  # of a value that has to be JSON
 
     @property
     def settled(self) -> bool:
@@ -45,6 +46,10 @@ class PairReader:
         """See :class:`~splashpy.dialogue.tools.reader.CallReader`."""
         tail = self._inside if self._in_value else self._outside
         passed, marker = tail.push(character)
+        if self._string is not None:
+            self._string.take(passed + marker)
+            if self._string.inside:
+                passed, marker = passed + marker, ""
         self._add(passed)
         return self._marked(marker) if marker else Progress.READING
 
@@ -89,6 +94,7 @@ class PairReader:
         self._taken()
         self._in_value = True
         key = self._key
+        self._string = OpenString() if self._writer.takes_json(key) else None
         self.failed = self.failed or not key or not self._writer.open
         self._streams = (
             not self.failed
@@ -102,7 +108,7 @@ class PairReader:
     def _end_value(self) -> None:
         if not self._in_value:
             return
-        self._in_value = False
+        self._in_value, self._string = False, None
         if self._streams:
             self._writer.raw('"')
         elif not self.failed and not self._writer.knows(self._key):

@@ -43,6 +43,35 @@ class CallReader(Protocol):
         ...
 
 
+class OpenString:
+    """Whether a value that is JSON stands within a string: a tag there is text.
+
+    Only objects and lists hold strings a tag may stand in. A string with a raw line
+    break is none: the model forgot to close it, and the tag means what it says.
+    """
+
+    def __init__(self) -> None:
+        self._first = ""
+        self._quoted = self._escaped = self._broken = False
+
+    @property
+    def inside(self) -> bool:
+        """Whether the text so far ends within a string."""
+        return self._first in ("{", "[") and self._quoted and not self._broken
+
+    def take(self, text: str) -> None:
+        """Take more of the value."""
+        for character in text:
+            self._first = self._first or character.strip()
+            if self._escaped:
+                self._escaped = False
+            elif character == '"':
+                self._quoted, self._broken = not self._quoted, False
+            else:
+                self._escaped = self._quoted and character == "\\"
+                self._broken = self._broken or (self._quoted and character == "\n")
+
+
 class Tail:
     """Recognises some strings at the end of text that arrives by characters.
 

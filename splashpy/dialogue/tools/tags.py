@@ -3,7 +3,7 @@
 
 Several families write this with other words. A value is plain text up to its closing
 tag; where a model forgot that one, the next tag that can only stand outside a value
-ends it.
+ends it. A value that has to be JSON may hold tags in its strings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from splashpy.dialogue.tools.reader import Progress, Tail
+from splashpy.dialogue.tools.reader import OpenString, Progress, Tail
 from splashpy.dialogue.tools.writer import CallWriter
 
 _LONGEST_TAG = 320
@@ -158,6 +158,7 @@ class _Value:
         self._text = ""
         self._streams = writer.streams(key) and not words.unwraps
         self._begun = not words.trims
+        self._string = OpenString() if writer.takes_json(key) else None
         if self._key and self._streams:
             writer.key(key)
             writer.raw('"')
@@ -167,6 +168,10 @@ class _Value:
         passed, end = self._tail.push(character)
         if end and not self._begun and end.startswith("\n"):
             passed, end = passed + "\n", end[1:]  # the leading break, and nothing more
+        if self._string is not None:
+            self._string.take(passed + end)
+            if self._string.inside:
+                passed, end = passed + end, ""
         self._add(passed)
         if end:
             self._close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from splashpy.dialogue.tools.lark import ANY, UnwritableError, quoted
-from splashpy.dialogue.tools.schema import resolved
+from splashpy.dialogue.tools.schema import resolved, types_in
 
 WHITE_SPACE = {"whitespace_pattern": "[ \\n\\r\\t]{0,32}"}
 """A small model may indent for ever where nothing forbids it."""
@@ -23,23 +23,82 @@ LOOSE_OPTIONS: Mapping[str, Any] = {
 """For schemas that say what no grammar can; ``oneOf`` becomes ``anyOf``."""
 
 _MOST_REPEATS = 4096  # of one character; a regular expression unrolls them
+_SHAPES = {
+    "boolean": '"true" | "false"',
+    "integer": "/-?(0|[1-9][0-9]{0,18})/",
+    "number": r"/-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,18})?/",
+}
 
 
-def plain_shape(schema: Mapping[str, Any], *, exact: bool = True) -> str:
+def plain_shape(
+    schema: Any, root: Mapping[str, Any], *, exact: bool = True, typed: bool = False
+) -> str:
     """A terminal's body for a value that is written as it stands.
+
+    ``null`` is never written so: it would be read as that word.
 
     Args:
         schema: of a value that may be a string.
+        root: what its references point into.
         exact: with everything the schema says of its characters.
+        typed: it is said beside the value that it is a string.
+
+    Raises:
+        UnwritableError: it refers to nothing.
     """
+    found: dict[str, None] = {}
+    for each in alternatives(schema, root):
+        types = types_in(each, root)
+        if types is None or "string" in types:
+            found |= dict.fromkeys(_text_shapes(each, exact=exact, typed=typed))
+        elif not typed:
+            found |= dict.fromkeys(_SHAPES.get(kind, ANY) for kind in types - {"null"})
+    if not found or ANY in found:
+        return ANY
+    return " | ".join(f"({shape})" for shape in found)
+
+
+def _text_shapes(schema: Mapping[str, Any], *, exact: bool, typed: bool) -> list[str]:
     values = choices(schema)
     if values:
         texts = [v if isinstance(v, str) else json.dumps(v) for v in values]
-        return " | ".join(map(quoted, texts))
-    if not exact:
-        return ANY
+        pairs = zip(texts, values, strict=True)
+        return [
+            quoted(text)
+            for text, value in pairs
+            if isinstance(value, str) or (value is not None and not typed)
+        ]
+    return [string_shape(schema) if exact else ANY]
+
+
+def string_shape(schema: Mapping[str, Any]) -> str:
+    """A terminal's body for the characters of a string."""
     shapes = [_length(schema), _pattern(schema)]
     return " & ".join(filter(None, shapes)) or ANY
+
+
+def alternatives(
+    schema: Any, root: Mapping[str, Any], depth: int = 4
+) -> list[Mapping[str, Any]]:
+    """The schemas one of which a value meets: without references, unions and sums.
+
+    Args:
+        schema: of a value.
+        root: what its references point into.
+        depth: of unions within unions; one that lies deeper is left as it is.
+
+    Raises:
+        UnwritableError: it refers to nothing in there.
+    """
+    schema = referred(schema, root)
+    for word in ("allOf", "anyOf", "oneOf") if depth else ():
+        parts = schema.get(word)
+        if isinstance(parts, list) and parts:
+            rest = {key: schema[key] for key in schema if key != word}
+            several = [parts] if word == "allOf" else [[part] for part in parts]
+            sums = (merged([rest, *some], root) for some in several)
+            return [one for each in sums for one in alternatives(each, root, depth - 1)]
+    return [schema]
 
 
 def referred(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,6 +115,28 @@ def referred(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     if found is None and isinstance(schema, Mapping):
         raise UnwritableError(f"{schema['$ref']} is nowhere in the schema")
     return found if isinstance(found, Mapping) else {}
+
+
+def merged(schemas: Iterable[Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One schema that says what several say; of what they say twice, the last word.
+
+    Args:
+        schemas: of one value.
+        root: what their references point into.
+
+    Raises:
+        UnwritableError: one refers to nothing in there.
+    """
+    found: dict[str, Any] = {}
+    for schema in schemas:
+        for word, value in referred(schema, root).items():
+            before = found.get(word)
+            if isinstance(before, Mapping) and isinstance(value, Mapping):
+                value = {**before, **value}
+            elif word == "required" and isinstance(before, list):
+                value = [*before, *value] if isinstance(value, list) else before
+            found[word] = value
+    return found
 
 
 def choices(schema: Mapping[str, Any]) -> list[Any]:

@@ -55,6 +55,10 @@ class CallWriter:
         types = self.schemas.types(self._name, key)
         return types is None or "string" in types
 
+    def takes_json(self, key: str) -> bool:
+        """Whether the value of this argument has to be JSON: no string may be it."""
+        return not self.takes_text(key)
+
     def key(self, key: str) -> None:
         """Begin an argument."""
         self.raw(f"{',' if self._keys else '{'}{quoted(key)}:")

@@ -8,7 +8,8 @@
     <|close|>call<|sep|>
 
 The arguments may also be one object: ``<|open|>json type="object"<|sep|>{…}``. A value
-is plain text up to the tag that closes it, or that of the call where it was forgotten.
+is plain text up to the tag that closes it, or that of the call where it was forgotten;
+tags in the strings of a value that is JSON are text.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 
 from splashpy.dialogue.tools.json_arguments import JsonArguments
 from splashpy.dialogue.tools.json_tokens import BadJsonError, JsonTokens
-from splashpy.dialogue.tools.reader import Progress, Tail
+from splashpy.dialogue.tools.reader import OpenString, Progress, Tail
 from splashpy.dialogue.tools.rewriting import compact, quoted
 from splashpy.dialogue.tools.writer import CallWriter
 
@@ -96,6 +97,8 @@ class XtmlReader:
         return self._open(name, words) if marker == OPEN else self._close(name, words)
 
     def _ends_value(self, marker: str, name: str) -> bool:
+        if self._value is not None and self._value.in_string:
+            return False
         if isinstance(self._value, _Object):
             return marker == CLOSE and name in ("json", "call", "tools")
         return name in _AFTER_VALUE
@@ -154,12 +157,19 @@ class _Value:
         self._is_text = kind == "string"
         self._streams = self._is_text and writer.takes_text(key)
         self._text = ""
+        self._string = OpenString()
         if self._key and self._streams:
             writer.key(key)
             writer.raw('"')
 
+    @property
+    def in_string(self) -> bool:
+        """Whether a tag would be text of a string within it."""
+        return not self._is_text and self._string.inside
+
     def add(self, text: str) -> None:
         """Take more of it."""
+        self._string.take(text)
         if not self._streams:
             self._text += text
         elif self._key:
@@ -188,10 +198,17 @@ class _Object:
     def __init__(self, writer: CallWriter) -> None:
         self._tokens = JsonTokens()
         self._arguments = JsonArguments(writer)
+        self._string = OpenString()
         self._bad = False
+
+    @property
+    def in_string(self) -> bool:
+        """Whether a tag would be text of a string within it."""
+        return self._string.inside
 
     def add(self, text: str) -> None:
         """Take more of it."""
+        self._string.take(text)
         try:
             for character in text if not self._bad else "":
                 if self._arguments.complete and character.isspace():
