@@ -82,7 +82,7 @@ def explain(error: Exception, log: Path | None) -> SplashError:
             why=error.strerror or "",
             fix=["set SPLASHPY_HOME to a directory you can write"],
         )
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskSpaceError(
             f"the disk of {error.filename or 'the output'} is full",
             fix=["splashpy list", "splashpy rm MODEL"],

@@ -9,6 +9,7 @@ unknown key is ignored.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -125,7 +126,8 @@ class _Keys:
         value = self.get(key)
         if value is None and default is not None:
             return default
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        if not numeric or not 0 < value <= sys.float_info.max:  # as NaN is not
             raise self.wrong(key, value, "a number above 0")
         return float(value)
 

@@ -32,7 +32,7 @@ class SourceFile:
         """From the object of a manifest or recipe."""
         return cls(
             path=package_path(fields, "path"),
-            size=fields.integer("size", low=1),
+            size=fields.integer("size"),
             sha256=sha256_text(fields, "sha256"),
         )
 
@@ -63,7 +63,15 @@ class Source:
             kind=kind,
             repo_id=fields.text("repo_id"),
             revision=fields.text("revision"),
-            files=tuple(SourceFile.read(item) for item in fields.objects("files")),
+            files=tuple(
+                # Only told: nothing is looked for by what a file was called elsewhere.
+                SourceFile(
+                    path=item.text("path"),
+                    size=item.integer("size"),
+                    sha256=sha256_text(item, "sha256"),
+                )
+                for item in fields.objects("files")
+            ),
         )
 
 
@@ -115,15 +123,10 @@ class Quantization:
     def read(cls, fields: Fields) -> Quantization:
         """From the object of a manifest."""
         nested = fields.optional_object("overrides")
+        modules = {m: nested.object(m) for m in nested.data} if nested else {}
         return cls(
-            bits=fields.integer("bits", low=1),
-            group_size=fields.integer("group_size", low=1),
-            mode=fields.text("mode", default="affine"),
-            overrides={
-                module: cls.read(nested.object(module)) for module in nested.data
-            }
-            if nested
-            else {},
+            **_packing(fields),
+            overrides={m: cls(**_packing(own)) for m, own in modules.items()},
         )
 
 
@@ -231,6 +234,14 @@ class Draft:
             source=Source.read(fields.object("source")),
             license=License.read(fields.object("license")),
         )
+
+
+def _packing(fields: Fields) -> dict[str, Any]:
+    return {
+        "bits": fields.integer("bits", low=1),
+        "group_size": fields.integer("group_size", low=1),
+        "mode": fields.text("mode", default="affine"),
+    }
 
 
 def sha256_text(fields: Fields, key: str) -> str:

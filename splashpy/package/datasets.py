@@ -58,9 +58,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".parquet":
         return _parquet_rows(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: a string in JSON may hold other separators of lines.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
         found = [json.loads(line) for line in lines if line.strip()]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{path}: {error}") from None
     if not all(isinstance(row, dict) for row in found):
         raise IntegrityError(f"{path}: a line is no JSON object")

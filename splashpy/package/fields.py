@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
+import sys
 from pathlib import Path
 from typing import Any
 
 from splashpy.errors import IntegrityError, ModelKindError
 
 _LARGEST_JSON = 64 << 20  # tokenizer.json of a 250k vocabulary is 20 MB
+_MOST_DIGITS = 40  # published files have lengths of 31 digits that mean "no limit"
 
 
 class Fields:
@@ -54,7 +58,8 @@ class Fields:
         value = self._optional(key)
         if value is None:
             return None
-        if type(value) not in (int, float) or not math.isfinite(value):
+        numeric = type(value) in (int, float)
+        if not numeric or not abs(value) <= sys.float_info.max:  # as NaN is not
             raise self._wrong(key, "a finite number", value)
         return float(value)
 
@@ -154,9 +159,7 @@ def read_json(path: Path) -> dict[str, Any]:
         IntegrityError: it is not JSON; an interrupted download leaves such files.
     """
     try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise ModelKindError(f"{path}: larger than {_LARGEST_JSON} bytes")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(_content(path), parse_int=_integer)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelKindError(f"{path}: cannot be read: {reason}") from None
@@ -165,3 +168,23 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ModelKindError(f"{path}: must hold a JSON object")
     return data
+
+
+def _content(path: Path) -> str:
+    """What is in a regular file; a pipe or a device might never end."""
+
+    def opened(name: str, how: int) -> int:
+        return os.open(name, how | os.O_NONBLOCK)  # waits for no writer of a pipe
+
+    with open(path, "rb", opener=opened) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ModelKindError(f"{path}: not a regular file")
+        if found.st_size > _LARGEST_JSON:
+            raise ModelKindError(f"{path}: larger than {_LARGEST_JSON} bytes")
+        return file.read(found.st_size).decode()
+
+
+def _integer(digits: str) -> int | float:
+    """A number nobody can mean is infinite, so that no arithmetic overflows later."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else math.inf

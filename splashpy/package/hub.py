@@ -22,6 +22,7 @@ from splashpy.package.fields import read_json
 from splashpy.package.hub_errors import mapped
 from splashpy.package.hub_progress import Tally
 from splashpy.package.progress import Cancelled, Progress, never, silent
+from splashpy.package.relative_path import leaves
 from splashpy.package.repository import (
     RepositoryFacts,
     needed_files,
@@ -60,7 +61,8 @@ def repository_facts(repo: str, revision: str | None = None) -> RepositoryFacts:
         info = api.model_info(
             repo, revision=revision, files_metadata=True, timeout=_ANSWER_SECONDS
         )
-    sizes = {item.rfilename: item.size or 0 for item in info.siblings or ()}
+    listed = {item.rfilename: item.size or 0 for item in info.siblings or ()}
+    sizes = {name: size for name, size in listed.items() if not leaves(name)}
     card = info.card_data.to_dict() if info.card_data else {}
     license_id, base = card.get("license"), card.get("base_model")
     if isinstance(base, list) and base:

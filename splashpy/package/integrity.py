@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -42,7 +43,7 @@ _EXECUTABLE = frozenset(
 )
 """Suffixes of files that are code, or that loaders may unpickle into code."""
 
-_TOLERATED = frozenset((".DS_Store", ".gitattributes", ".gitignore"))
+TOLERATED = frozenset((".DS_Store", ".gitattributes", ".gitignore"))
 """Written by Finder and git beside the real files; nothing reads them."""
 
 
@@ -162,17 +163,21 @@ def refuse_code(config: dict[str, Any], where: str) -> None:
     Raises:
         RemoteCodeError: it has ``auto_map`` or ``model_file``, at any depth.
     """
-    waiting = [config]
+    waiting: list[Any] = [config]
     while waiting:
-        for key, value in waiting.pop().items():
-            if key in ("auto_map", "model_file") and value:
+        found = waiting.pop()
+        if isinstance(found, list):
+            waiting += found
+        if not isinstance(found, dict):
+            continue
+        for key in ("auto_map", "model_file"):
+            if value := found.get(key):
                 raise RemoteCodeError(
                     f"{where}: {key} asks to run Python from the repository",
                     why=f"{key} = {value!r}; splashpy never runs code of a model",
                     fix=["choose a model that mlx-lm supports by itself"],
                 )
-            if isinstance(value, dict):
-                waiting.append(value)
+        waiting += found.values()
 
 
 def _check_listing(directory: Path, manifest: Manifest) -> None:
@@ -209,16 +214,19 @@ def _check_inside(path: Path, roots: tuple[Path, ...]) -> None:
 
 def _may_be_unlisted(name: str) -> bool:
     path = PurePosixPath(name)
-    if path.name in _TOLERATED or name == FILE_NAME or path.parts[0] == "licenses":
+    if path.name in TOLERATED or name == FILE_NAME or path.parts[0] == "licenses":
         return True
     return len(path.parts) == 1 and name.startswith(("README", "LICENSE", "NOTICE"))
 
 
 def _check_size(path: Path, entry: FileEntry) -> None:
     try:
-        size = path.stat().st_size
+        found = path.stat()
     except OSError:
         raise IntegrityError(f"{path}: missing", why="incomplete download") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise IntegrityError(f"{path}: not a regular file")
+    size = found.st_size
     if size != entry.size:
         raise IntegrityError(
             f"{path}: wrong size", why=f"expected {entry.size} bytes, found {size}"

@@ -253,6 +253,10 @@ def _missing(name: str) -> ModelMissingError:
 
 
 def _remove_package(path: Path, *, dry_run: bool) -> Removal:
+    if path.is_symlink():  # what it leads to is not splashpy's
+        if not dry_run:
+            path.unlink()
+        return Removal(((path, 0),), 0)
     size = bytes_below(path)
     removal = Removal(((path, size),), size)
     if not dry_run:

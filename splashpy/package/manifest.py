@@ -18,7 +18,13 @@ from typing import Any
 
 from splashpy.errors import IntegrityError, ModelKindError, VersionError
 from splashpy.package import relative_path
-from splashpy.package.components import Draft, Target, package_path, sha256_text
+from splashpy.package.components import (
+    Draft,
+    SourceFile,
+    Target,
+    package_path,
+    sha256_text,
+)
 from splashpy.package.fields import Fields, read_json
 
 FILE_NAME = "splashpy.json"
@@ -201,7 +207,7 @@ class Manifest:
         return text.encode() + b"\n"
 
 
-def files_digest(files: Iterable[FileEntry]) -> str:
+def files_digest(files: Iterable[FileEntry | SourceFile]) -> str:
     """SHA-256 over one ``sha256 path`` line per file, sorted by path."""
     lines = (
         f"{entry.sha256} {entry.path}\n"

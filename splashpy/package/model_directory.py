@@ -10,6 +10,7 @@ listed as ready.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,9 @@ CONTEXT_DEFAULT = 4096
 """Context of a model that states none, or an absurd one."""
 
 _LARGEST_CONTEXT = 4 << 20  # no published model goes beyond; larger means "unlimited"
+
+_MOST_LAYERS = 4096  # mlx-lm makes every layer before it looks for a weight
+_TOKEN_ID = re.compile(r"[0-9]{1,9}")
 
 _CONTEXT_KEYS = (
     "max_position_embeddings",
@@ -252,7 +256,7 @@ def read_sizes(fields: Fields) -> tuple[int, int, int]:
     """Width, depth and vocabulary of a target's config.json.
 
     Raises:
-        ModelKindError: one is missing, or no positive number.
+        ModelKindError: one is missing, no positive number, or absurd.
     """
     nested = fields.optional_object("text_config")
     if nested and not fields.has("hidden_size"):
@@ -260,6 +264,11 @@ def read_sizes(fields: Fields) -> tuple[int, int, int]:
     hidden_size, num_layers, vocab_size = (
         fields.integer(key, low=1) for key in _REQUIRED
     )
+    if num_layers > _MOST_LAYERS:
+        raise ModelKindError(
+            f"{fields.file}: num_hidden_layers is {num_layers}",
+            why=f"splashpy reads models of up to {_MOST_LAYERS} layers",
+        )
     return hidden_size, num_layers, vocab_size
 
 
@@ -314,7 +323,7 @@ def tokenizer_eos(directory: Path) -> set[int]:
     decoder = data.get("added_tokens_decoder")
     for token_id, token in decoder.items() if isinstance(decoder, dict) else ():
         if isinstance(token, dict) and token.get("content") == content:
-            return token_ids(int(token_id)) if token_id.isdecimal() else set()
+            return token_ids(int(token_id)) if _TOKEN_ID.fullmatch(token_id) else set()
     added = read_json(directory / "tokenizer.json").get("added_tokens")
     for token in added if isinstance(added, list) else ():
         if isinstance(token, dict) and token.get("content") == content:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+_LONGEST = 1024  # what macOS takes at most; nothing is compared in quadratic time
 _FORBIDDEN = set("\\*?[]:")  # separators and patterns elsewhere; ':' a Windows drive
 
 
@@ -17,6 +18,8 @@ def problem(path: str) -> str:
     """
     if not path or path == ".":
         return "is empty"
+    if len(path) > _LONGEST:
+        return f"has more than {_LONGEST} characters"
     if any(ord(character) < 0x20 or character == "\x7f" for character in path):
         return "contains a control character"
     if any("\ud800" <= character <= "\udfff" for character in path):
@@ -27,11 +30,17 @@ def problem(path: str) -> str:
     pure = PurePosixPath(path)
     if pure.is_absolute():
         return "is absolute"
-    if ".." in pure.parts:
+    if leaves(path):
         return "leaves the package"
     if str(pure) != path:
         return f"is not in its shortest form {str(pure)!r}"
     return ""
+
+
+def leaves(path: str) -> bool:
+    """Whether a path could lead out of the directory it is below."""
+    pure = PurePosixPath(path.replace("\\", "/"))
+    return pure.is_absolute() or ".." in pure.parts
 
 
 def first_conflict(paths: Iterable[str]) -> str:

@@ -22,6 +22,8 @@ from splashpy.errors import IntegrityError
 
 _LENGTH_BYTES = 8
 _LONGEST_HEADER = 100_000_000  # the limit the safetensors library itself sets
+_MOST_NUMBERS = 2**60 - 1  # bytes are counted in 64 bits, at most 8 a number
+_MOST_AXES = 32  # numpy takes 64, and no weight has more than a handful
 
 _ITEM_BYTES = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 8),
@@ -100,10 +102,23 @@ def _entry(item: Any) -> TensorEntry:
         raise ValueError("dtype, shape and data_offsets must be a name and sizes")
     if begin > end:
         raise ValueError(f"data_offsets [{begin}, {end}] run backwards")
+    if len(shape) > _MOST_AXES:
+        raise ValueError(f"a shape of {len(shape)} axes")
     item_bytes = _ITEM_BYTES.get(dtype)
-    if item_bytes is not None and end - begin != item_bytes * math.prod(shape):
+    if item_bytes is not None and end - begin != item_bytes * _count(shape):
         raise ValueError(f"{end - begin} bytes for {dtype} of shape {shape}")
     return TensorEntry(dtype, tuple(shape), begin, end)
+
+
+def _count(shape: list[int]) -> int:
+    """Numbers in a tensor.
+
+    Raises:
+        ValueError: so many that no array can have the shape, even an empty one.
+    """
+    if math.prod(length for length in shape if length) > _MOST_NUMBERS:
+        raise ValueError(f"no array has the shape {shape}")
+    return math.prod(shape)
 
 
 def _check_ranges(

@@ -34,7 +34,7 @@ from splashpy.errors import (
 )
 from splashpy.package.components import License, Quantization, Target
 from splashpy.package.disk_space import check_free
-from splashpy.package.integrity import check_files, sha256_file
+from splashpy.package.integrity import TOLERATED, check_files, sha256_file
 from splashpy.package.manifest import FILE_NAME, FileEntry, Manifest, Tokens
 from splashpy.package.progress import Cancelled, Progress, never, silent
 from splashpy.packing.build_lock import locked
@@ -234,11 +234,18 @@ def check_output(output: Path, *, force: bool) -> None:
 def publish(partial: Path, destination: Path) -> None:
     """Give a complete directory its name; what had the name before is deleted."""
     replaced = destination.with_name(f".replaced-{destination.name}")
-    shutil.rmtree(replaced, ignore_errors=True)
+    _remove(replaced)
     if destination.exists():
         destination.rename(replaced)
     partial.rename(destination)
-    shutil.rmtree(replaced, ignore_errors=True)
+    _remove(replaced)
+
+
+def _remove(path: Path) -> None:
+    """Delete a directory, or a link to one and not what it leads to."""
+    if path.is_symlink():
+        path.unlink()
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _add_license(terms: License, part: str, work: _Work) -> License:
@@ -307,7 +314,8 @@ def hashed_files(
     files = sorted(
         path
         for path in folder.rglob("*")
-        if path.is_file() and path != folder / FILE_NAME
+        # What Finder and git write beside them may change at any time.
+        if path.is_file() and path != folder / FILE_NAME and path.name not in TOLERATED
     )
     done, total = 0, sum(path.stat().st_size for path in files)
     entries = []
@@ -340,5 +348,7 @@ def write_error(error: OSError, destination: Path) -> SplashError:
             f"the disk became full while {destination.name} was built", why=str(error)
         )
     return PermissionDeniedError(
-        f"{destination} cannot be written", why=str(error), fix=["SPLASHPY_HOME=DIR"]
+        f"{error.filename or destination} cannot be read or written",
+        why=error.strerror or str(error),
+        fix=["another directory: -o DIR, or SPLASHPY_HOME=DIR for splashpy pull"],
     )

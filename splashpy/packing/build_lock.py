@@ -28,21 +28,25 @@ def locked(path: Path, progress: Progress, cancelled: Cancelled) -> Iterator[Non
         CancelledError: ``cancelled`` said yes while waiting.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
-        told = False
-        while not _try(file):
-            if cancelled():
-                raise CancelledError
-            if not told:
-                progress(
-                    LoadProgress(phase="resolve", item=f"waiting for {_holder(file)}")
-                )
-                told = True
-            time.sleep(_POLL_SECONDS)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+    told = False
+    while True:
+        with path.open("a+", encoding="utf-8") as file:
+            while not _try(file):
+                if cancelled():
+                    raise CancelledError
+                if not told:
+                    waiting = f"waiting for {_holder(file)}"
+                    progress(LoadProgress(phase="resolve", item=waiting))
+                    told = True
+                time.sleep(_POLL_SECONDS)
+            # The holder may have deleted the file; the next builder makes a new one.
+            if not _is_at(file, path):
+                continue
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+            return
 
 
 def _try(file: IO[str]) -> bool:
@@ -51,6 +55,13 @@ def _try(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _holder(file: IO[str]) -> str:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from splashpy.errors import PairError
+from splashpy.errors import ModelKindError, PairError
 from splashpy.package.components import (
     Draft,
     License,
@@ -20,6 +21,7 @@ from splashpy.package.components import (
 from splashpy.package.fields import Fields, read_json
 from splashpy.package.integrity import check_safetensors, sha256_file
 from splashpy.package.manifest import Pairing
+from splashpy.package.model_directory import read_sizes
 from splashpy.packing.recipe import DraftPart
 from splashpy.version import __version__
 
@@ -95,11 +97,34 @@ def describe_draft(
 
 def token_map_sha256(tokenizer: Path) -> str:
     """SHA-256 over ``id<TAB>token`` lines in order of id; tokens as JSON strings."""
-    data = read_json(tokenizer)
-    ids = {index: token for token, index in data["model"]["vocab"].items()}
-    ids |= {token["id"]: token["content"] for token in data.get("added_tokens", ())}
+    fields = Fields(read_json(tokenizer), str(tokenizer))
+    ids = {index: token for token, index in vocabulary(fields).items()}
+    ids |= {
+        token.integer("id"): token.text("content", default="")
+        for token in fields.objects("added_tokens")
+    }
     lines = (f"{index}\t{json.dumps(ids[index])}\n" for index in sorted(ids))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def vocabulary(tokenizer: Fields) -> dict[str, int]:
+    """Token to id in a tokenizer.json, without the added tokens.
+
+    A model of kind Unigram lists tokens with their scores, in order of id.
+
+    Raises:
+        ModelKindError: it has no vocabulary, or one of another form.
+    """
+    found: Any = tokenizer.object("model").data.get("vocab")
+    with contextlib.suppress(TypeError, ValueError):
+        if isinstance(found, list):
+            found = {token: index for index, (token, _) in enumerate(found)}
+    pairs = found.items() if isinstance(found, dict) else [(None, None)]
+    if not all(isinstance(text, str) and type(index) is int for text, index in pairs):
+        raise ModelKindError(
+            f"{tokenizer.file}: model.vocab is neither tokens with ids nor with scores"
+        )
+    return cast("dict[str, int]", found)
 
 
 def check_pair(draft: Fields, config: dict[str, Any]) -> None:
@@ -111,16 +136,15 @@ def check_pair(draft: Fields, config: dict[str, Any]) -> None:
 
     Raises:
         PairError: a size or an id does not fit; names both numbers.
+        ModelKindError: one of them is missing, or no number.
     """
-    text = config.get("text_config")
-    target = text if isinstance(text, dict) else config
+    hidden_size, num_layers, vocab_size = read_sizes(Fields(config, "the target"))
     flash = draft.object("dflash_config")
-    for key in ("hidden_size", "vocab_size"):
-        if draft.integer(key) != target[key]:
+    for key, value in (("hidden_size", hidden_size), ("vocab_size", vocab_size)):
+        if draft.integer(key) != value:
             raise PairError(
-                f"the drafter's {key} is {draft.data[key]}, the target's {target[key]}"
+                f"the drafter's {key} is {draft.data[key]}, the target's {value}"
             )
-    num_layers = target["num_hidden_layers"]
     if draft.integer("num_target_layers", default=num_layers) != num_layers:
         raise PairError(
             f"the drafter was made for {draft.data['num_target_layers']} target "
@@ -132,9 +156,9 @@ def check_pair(draft: Fields, config: dict[str, Any]) -> None:
             f"the drafter reads target layer {beyond[0]}, the last is {num_layers - 1}"
         )
     mask = flash.integer("mask_token_id")
-    if mask >= target["vocab_size"]:
+    if mask >= vocab_size:
         raise PairError(
-            f"the mask token {mask} is outside the vocabulary of {target['vocab_size']}"
+            f"the mask token {mask} is outside the vocabulary of {vocab_size}"
         )
 
 

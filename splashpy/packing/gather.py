@@ -13,7 +13,7 @@ from splashpy.errors import ModelKindError
 from splashpy.package.components import SourceFile
 from splashpy.package.fields import Fields
 from splashpy.package.integrity import check_files
-from splashpy.package.manifest import Manifest, SamplingDefaults
+from splashpy.package.manifest import Manifest, SamplingDefaults, files_digest
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.package.progress import Cancelled, Progress
 from splashpy.package.splash.formats import FORMATS, SplashFormat
@@ -89,9 +89,10 @@ def gather_target(given: Input, wish: PackingWish, work: Work) -> Target:
     if given.kind == "gguf":
         plan = plan_gguf(given.path, wish)
         return _plain_target(given, plan, given.path.parent, [given.path], work)
+    content = ""
     if given.kind == "package":
         manifest = _checked(given.path, work)
-        part = Part.of_target(manifest)
+        part, content = Part.of_target(manifest), manifest.files_digest
         terms = _terms_of(part, given.path / part.license.text)
     else:
         part = Part.beside(given.path, work.cancelled)
@@ -103,7 +104,7 @@ def gather_target(given: Input, wish: PackingWish, work: Work) -> Target:
     return Target(
         plan=plan,
         name=part.name,
-        origin=Origin.known(part.source),
+        origin=Origin.known(part.source, content or part.files_digest),
         terms=terms,
         sampling=part.sampling,
         reasoning=part.reasoning,
@@ -128,9 +129,10 @@ def gather_draft(given: Input, bits: int | None, work: Work) -> Draft:
             terms=read_terms(given.path.parent, given.repo),
             trained_for=UNKNOWN_TARGET,
         )
-    directory = given.path
+    directory, content = given.path, ""
     if given.kind == "package":
-        part = Part.of_draft(_checked(given.path, work))
+        manifest = _checked(given.path, work)
+        part, content = Part.of_draft(manifest), manifest.files_digest
         if part is None:
             raise ModelKindError(f"{given.text} is a package without a drafter")
         terms = _terms_of(part, given.path / part.license.text)
@@ -149,7 +151,7 @@ def gather_draft(given: Input, bits: int | None, work: Work) -> Draft:
         )
     return Draft(
         plan=plan,
-        origin=Origin.known(part.source),
+        origin=Origin.known(part.source, content or part.files_digest),
         terms=terms,
         trained_for=part.trained_for or UNKNOWN_TARGET,
     )
@@ -251,7 +253,7 @@ def _read_files(directory: Path) -> list[Path]:
 def _splash_origin(given: Input, package: SplashPackage) -> Origin:
     files = package.manifest.files
     listed = [SourceFile(path=f.path, size=f.size, sha256=f.sha256) for f in files]
-    return Origin.known(as_source(given, tuple(listed)))
+    return Origin.known(as_source(given, tuple(listed)), files_digest(files))
 
 
 def _sampling(tokenizer: Mapping[str, bytes]) -> SamplingDefaults:

@@ -28,7 +28,7 @@ from splashpy.models.arrays import to_mlx
 from splashpy.package.weights.safetensors_file import Entry
 from splashpy.package.weights.tensor import Tensor
 from splashpy.packing.gguf_blocks import AFFINE, affine, plain, plain_dtype
-from splashpy.packing.gguf_file import GgufFile, GgufTensor
+from splashpy.packing.gguf_file import GgufFile, GgufTensor, check_layers
 from splashpy.packing.gguf_metadata import Metadata
 from splashpy.packing.gguf_tokenizer import special_ids, token_config, tokenizer_files
 from splashpy.packing.quantize_on_demand import (
@@ -68,7 +68,8 @@ _LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 
-_NAME = re.compile(r"(?:blk\.(\d+)\.)?(\w+)\.weight")
+_NAME = re.compile(r"(?:blk\.([0-9]+)\.)?(\w+)\.weight")
+_COMPARED_VALUES = 1 << 20  # at once: a few MiB beside the tensor
 
 
 def plan_gguf(path: Path, wish: PackingWish) -> PlannedTarget:
@@ -221,7 +222,7 @@ class GgufWeights(Mapping[str, Tensor]):
     def _read(self, module: str) -> dict[str, Tensor]:
         tensor, heads = self._modules[module]
         if module in self.packings:
-            packed = affine(tensor)
+            packed = affine(tensor, module)
             planes = {
                 "weight": packed.weight,
                 "scales": packed.scales,
@@ -261,8 +262,8 @@ def _config(metadata: Metadata, *, tied: bool) -> dict[str, Any]:
         )
     if metadata.has(f"{kind}.rope.scaling.type"):
         raise ModelKindError(f"{metadata.file}: scaled rotary positions in GGUF")
-    heads = metadata.integer(f"{kind}.attention.head_count")
-    hidden = metadata.integer(f"{kind}.embedding_length")
+    heads = metadata.integer(f"{kind}.attention.head_count", low=1)
+    hidden = metadata.integer(f"{kind}.embedding_length", low=1)
     return {
         "architectures": [_CLASSES[kind]],
         "model_type": kind,
@@ -293,8 +294,9 @@ def _renamed(
     file: GgufFile, config: dict[str, Any]
 ) -> dict[str, tuple[GgufTensor, int]]:
     """Tensors by module of mlx-lm, with the heads whose rows must change places."""
-    modules = {}
+    modules: dict[str, tuple[GgufTensor, int]] = {}
     name_of_file = file.metadata.file
+    check_layers(file, config["num_hidden_layers"])
     for name, tensor in file.tensors.items():
         match = _NAME.fullmatch(name)
         layer, stem = match.groups() if match else (None, "")
@@ -330,10 +332,15 @@ def _as_stored(tensor: Tensor) -> Tensor:
     """
     if tensor.dtype != "F32":
         return tensor
-    with np.errstate(over="ignore"):
-        half = tensor.data.astype(np.float16)
-    exact = np.array_equal(half.astype(np.float32), tensor.data)
-    return Tensor("F16", half) if exact else tensor
+    half = np.empty(tensor.shape, np.float16)
+    narrow, wide = half.reshape(-1), tensor.data.reshape(-1)
+    for start in range(0, wide.size, _COMPARED_VALUES):
+        part = slice(start, start + _COMPARED_VALUES)
+        with np.errstate(over="ignore"):
+            narrow[part] = wide[part]
+        if not np.array_equal(narrow[part].astype(np.float32), wide[part]):
+            return tensor
+    return Tensor("F16", half)
 
 
 def _of_kept(packings: Mapping[str, Packing]) -> dict[str, Any]:

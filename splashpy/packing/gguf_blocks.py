@@ -25,10 +25,15 @@ AFFINE = {"Q4_0": Packing(4, 32), "Q4_1": Packing(4, 32), "Q8_0": Packing(8, 32)
 
 _PLAIN = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 _HALF = np.dtype("<f2")
+_PIECE_BLOCKS = 1 << 14  # expanded at once: a few MiB of float32
 
 
-def affine(tensor: GgufTensor) -> PackedTensor:
-    """A tensor of a type in ``AFFINE``, as ``mx.quantize`` would have given it."""
+def affine(tensor: GgufTensor, name: str) -> PackedTensor:
+    """A tensor of a type in ``AFFINE``, as ``mx.quantize`` would have given it.
+
+    Raises:
+        ModelKindError: a scale or a bias is no finite number.
+    """
     packing = AFFINE[tensor.kind]
     numbers = 2 if tensor.kind == "Q4_1" else 1
     width = 2 * numbers + packing.group_size * packing.bits // 8
@@ -38,7 +43,10 @@ def affine(tensor: GgufTensor) -> PackedTensor:
     if tensor.kind == "Q4_1":
         biases = np.ascontiguousarray(blocks[:, 2:4]).view(_HALF)[:, 0]
     else:
-        biases = scales * _HALF.type(-(2 ** (packing.bits - 1)))
+        with np.errstate(over="ignore"):
+            biases = scales * _HALF.type(-(2 ** (packing.bits - 1)))
+    if not (np.isfinite(scales).all() and np.isfinite(biases).all()):
+        raise ModelKindError(f"{name}: a scale is not a finite number, or too large")
     words = codes ^ np.uint8(128) if packing.bits == 8 else _in_order(codes)
     *lead, columns = tensor.shape
     groups = (*lead, columns // packing.group_size)
@@ -61,16 +69,20 @@ def plain(tensor: GgufTensor, name: str) -> Tensor:
         return Tensor(tensor.kind, tensor.data.view(storage).reshape(tensor.shape))
     form = gguf.GGMLQuantizationType[tensor.kind]
     block_bytes = gguf.GGML_QUANT_SIZES[form][1]
+    blocks = tensor.data.reshape(-1, block_bytes)
+    half = np.empty(tensor.shape, np.float16)
+    pieces = half.reshape(len(blocks), -1)
     try:
-        # What is or becomes no number is refused when it is packed.
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = gguf.dequantize(tensor.data.reshape(-1, block_bytes), form)
-            half = values.astype(np.float16)
+        for start in range(0, len(blocks), _PIECE_BLOCKS):
+            part = slice(start, start + _PIECE_BLOCKS)
+            # What is or becomes no number is refused when it is packed.
+            with np.errstate(over="ignore", invalid="ignore"):
+                pieces[part] = gguf.dequantize(blocks[part], form)
     except NotImplementedError:
         raise ModelKindError(
             f"tensor {name} is {tensor.kind}, which cannot be expanded"
         ) from None
-    return Tensor("F16", half.reshape(tensor.shape))
+    return Tensor("F16", half)
 
 
 def plain_dtype(kind: str) -> str:

@@ -20,7 +20,7 @@ from splashpy.package.weights.safetensors_file import Entry
 from splashpy.package.weights.tensor import Tensor
 from splashpy.packing.draft_plan import PlannedDraft, plan_draft_tensors
 from splashpy.packing.gguf_blocks import plain, plain_dtype
-from splashpy.packing.gguf_file import GgufFile, GgufTensor
+from splashpy.packing.gguf_file import GgufFile, GgufTensor, check_layers
 from splashpy.packing.gguf_metadata import Metadata
 
 ARCHITECTURE = "dflash"
@@ -60,7 +60,7 @@ _LAYER = {
     "ffn_conv.base": "mlp_conv.base_kernel",
     "ffn_conv.proj.weight": "mlp_conv.kernel_projection.weight",
 }
-_NAME = re.compile(r"blk\.(\d+)\.(.+)")
+_NAME = re.compile(r"blk\.([0-9]+)\.(.+)")
 
 
 def plan_gguf_draft(path: Path, bits: int | None) -> PlannedDraft:
@@ -125,6 +125,7 @@ def _config(file: GgufFile) -> dict[str, Any]:
         )
     own = _Own(metadata)
     layers = own.integer("block_count")
+    check_layers(file, layers)
     version2 = own.integer("selector_top_k", default=0) > 0
     heads = own.integer("attention.head_count")
     return {
@@ -217,6 +218,6 @@ def _windows(own: _Own, layers: int) -> dict[str, Any]:
 def _vocabulary(file: GgufFile) -> int:
     """Rows of the codebooks; version 1 has the tokenizer's tokens alone."""
     for name in ("selector_predecessor.weight", "selector.pred_codebook"):
-        if name in file.tensors:
+        if name in file.tensors and file.tensors[name].shape:
             return file.tensors[name].shape[0]
     return file.metadata.count("tokenizer.ggml.tokens")

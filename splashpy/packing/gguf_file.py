@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import math
 import mmap
+import re
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from splashpy.errors import IntegrityError
+from splashpy.errors import IntegrityError, ModelKindError
 from splashpy.packing.gguf_metadata import Metadata
 
 _MAGIC = b"GGUF"
@@ -43,6 +45,7 @@ _NUMBERS = {
     11: "<i8",
     12: "<f8",
 }
+_LAYER = re.compile(r"blk\.([0-9]{1,9})\.")
 _SMALLEST_STRING = 8  # its length alone
 
 
@@ -90,6 +93,23 @@ class GgufFile:
             return _read(path, cursor)
         except (ValueError, OverflowError, MemoryError, struct.error) as error:
             raise _damaged(path, f"{error} at byte {cursor.position}") from None
+
+
+def check_layers(file: GgufFile, count: int) -> None:
+    """Compare the stated number of layers with those that have tensors.
+
+    Raises:
+        ModelKindError: they differ.
+    """
+    matches = map(_LAYER.match, file.tensors)
+    found = {int(match[1]) for match in matches if match}
+    if len(found) != count or max(found, default=-1) >= count:
+        numbers = f"{min(found)} to {max(found)}" if found else "none"
+        raise ModelKindError(
+            f"{file.metadata.file}: block_count is {count}, and {len(found)} layers "
+            "have tensors",
+            why=f"their numbers: {numbers}",
+        )
 
 
 class _Cursor:
@@ -165,7 +185,19 @@ def _read(path: Path, cursor: _Cursor) -> GgufFile:
     }
     if len(tensors) != num_tensors:
         raise ValueError("two tensors of one name")
+    _check_apart(
+        (offset, tensors[name].data.nbytes, name) for name, _, _, offset in described
+    )
     return GgufFile(Metadata(raw, path.name), tensors)
+
+
+def _check_apart(places: Iterable[tuple[int, int, str]]) -> None:
+    """Refuse tensors that share bytes: what is written could exceed what is there."""
+    end = 0
+    for offset, size, name in sorted(places):
+        if offset < end and size:
+            raise ValueError(f"{name} overlaps the tensor before it")
+        end = max(end, offset + size)
 
 
 def _description(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
@@ -181,9 +213,12 @@ def _tensor(
 ) -> GgufTensor:
     form = gguf.GGMLQuantizationType(kind)
     block, block_bytes = gguf.GGML_QUANT_SIZES[form]
+    if 0 in shape:
+        raise ValueError("a tensor without a value")
     count = math.prod(shape)
-    if shape and shape[-1] % block:
-        raise ValueError(f"rows of {shape[-1]} values in blocks of {block}")
+    columns = shape[-1] if shape else 1
+    if columns % block:
+        raise ValueError(f"rows of {columns} values in blocks of {block}")
     size = count // block * block_bytes
     if start + size > len(cursor.content):
         raise ValueError(f"tensor data up to byte {start + size} in a file cut short")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from splashpy.errors import ModelKindError
@@ -31,18 +32,18 @@ class Metadata:
             raise self._wrong(key, "a string")
         return value
 
-    def integer(self, key: str, *, default: int | None = None) -> int:
-        """An integer."""
+    def integer(self, key: str, *, default: int | None = None, low: int = 0) -> int:
+        """An integer of at least ``low``."""
         value = self._raw.get(key, default)
-        if type(value) is not int or value < 0:
-            raise self._wrong(key, "an integer of at least 0")
+        if type(value) is not int or value < low:
+            raise self._wrong(key, f"an integer of at least {low}")
         return value
 
     def number(self, key: str, *, default: float | None = None) -> float:
         """A number; float32 values are shortened to the digits they stand for."""
         value = self._raw.get(key, default)
-        if type(value) not in (int, float):
-            raise self._wrong(key, "a number")
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise self._wrong(key, "a finite number")
         return float(f"{value:.7g}")
 
     def boolean(self, key: str, *, default: bool) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,7 +41,8 @@ class Input:
     @property
     def name(self) -> str:
         """What a person would call it: the last part of its name."""
-        last = self.repo.rpartition("/")[2] or self.path.absolute().name
+        path = os.path.abspath(self.path)  # noqa: PTH100 - keeps links, drops ".."
+        last = self.repo.rpartition("/")[2] or Path(path).name
         return last.removesuffix(".gguf")
 
 

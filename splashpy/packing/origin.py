@@ -37,9 +37,15 @@ class Origin:
             self._future.set_result(source)
 
     @classmethod
-    def known(cls, source: Source) -> Origin:
-        """What is listed somewhere already."""
-        return cls(source, [source.repo_id, source.revision, len(source.files)])
+    def known(cls, source: Source, content: str) -> Origin:
+        """What is listed somewhere already.
+
+        Args:
+            source: where the part came from.
+            content: digest of the files it is read from now, which may be packed in
+                another way than those of another package with the same source.
+        """
+        return cls(source, [source.repo_id, source.revision, content])
 
     @classmethod
     def of_files(

@@ -25,7 +25,7 @@ from splashpy.package import components
 from splashpy.package.components import Quantization
 from splashpy.package.fields import Fields
 from splashpy.package.manifest import FILE_NAME, Manifest, Tokens
-from splashpy.package.model_directory import context_max
+from splashpy.package.model_directory import context_max, read_sizes
 from splashpy.package.progress import Cancelled, Progress, never, silent
 from splashpy.package.splash.formats import FORMATS, SplashFormat
 from splashpy.packing.build import check_output, hashed_files, quantization_of
@@ -267,14 +267,13 @@ def _manifest(plan: PackPlan, folder: Path) -> Manifest:
 
 def _target(target: Target) -> components.Target:
     config = target.plan.config
-    text = config.get("text_config")
-    sizes = text if isinstance(text, dict) and "hidden_size" in text else config
+    hidden_size, num_layers, vocab_size = read_sizes(Fields(config, "config.json"))
     return components.Target(
         model_type=config["model_type"],
         mlx_lm=OLDEST_MLX_LM,
-        hidden_size=sizes["hidden_size"],
-        num_hidden_layers=sizes["num_hidden_layers"],
-        vocab_size=sizes["vocab_size"],
+        hidden_size=hidden_size,
+        num_hidden_layers=num_layers,
+        vocab_size=vocab_size,
         max_context=context_max(config),
         cache_kinds=target.plan.cache_kinds,
         quantization=_packing(config),

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from splashpy.errors import ModelKindError, PairError, UsageError
+from splashpy.errors import IntegrityError, ModelKindError, PairError, UsageError
 from splashpy.package.components import Source
+from splashpy.package.fields import Fields
 from splashpy.package.progress import Cancelled, Progress, never, silent
 from splashpy.package.splash.formats import SplashFormat
 from splashpy.package.splash.header import check_image
@@ -32,6 +34,7 @@ from splashpy.package.splash.tensors import SplashTensors
 from splashpy.package.splash.vision_layout import VISION_PATH, vision_file
 from splashpy.package.weights.safetensors_file import Checkpoint, Entry
 from splashpy.package.weights.tensor import Tensor
+from splashpy.packing.draft_part import vocabulary
 from splashpy.packing.pack import PackPlan, fingerprint
 from splashpy.packing.resumable import check_room, resumable
 from splashpy.packing.splash_files import Give, SplashParts, write_splash
@@ -157,7 +160,10 @@ def _check_draft(config: Mapping[str, Any], row: SplashFormat) -> None:
 def _target(plan: PackPlan) -> Give:
     """The target's tensors, with the stored decays where they are known."""
     content = plan.target.plan.others.get(SPLASH_EXTRA)
-    decays = load(content) if content else {}
+    try:
+        decays = load(content) if content else {}
+    except SafetensorError as error:
+        raise IntegrityError(f"{SPLASH_EXTRA} is damaged", why=str(error)) from None
     give = plan.target.plan.shards.give
 
     def tensor(name: str) -> Tensor:
@@ -172,8 +178,9 @@ def _target(plan: PackPlan) -> Give:
 def _vision(plan: PackPlan, row: SplashFormat, file: Path | None) -> Give:
     layout, given = vision_file(row), plan.wish.target
     if file is None and given.kind == "splash":
-        file = given.path / VISION_PATH
-    if file is not None and file.exists():
+        own = given.path / VISION_PATH
+        file = own if own.exists() else None
+    if file is not None:
         check_image(file, layout)
         directory = file.parent.parent
         if file != directory / layout.path:
@@ -217,10 +224,9 @@ def _tokenizer(plan: PackPlan) -> dict[str, bytes]:
         config.encode() if isinstance(config, str) else json_bytes(target.plan.config)
     )
     if "tokenizer/vocab.json" not in files:
-        vocabulary = json.loads(files["tokenizer/tokenizer.json"])["model"]["vocab"]
-        files["tokenizer/vocab.json"] = json.dumps(
-            vocabulary, ensure_ascii=False
-        ).encode()
+        definition = json.loads(files["tokenizer/tokenizer.json"])
+        tokens = vocabulary(Fields(definition, "tokenizer.json"))
+        files["tokenizer/vocab.json"] = json.dumps(tokens, ensure_ascii=False).encode()
     for name in TOKENIZER_FILES:
         if name not in files:
             raise ModelKindError(f"a Splash package has {name}, the target has none")

@@ -17,7 +17,7 @@ from splashpy.errors import VersionError
 from splashpy.package.components import License, Source, SourceFile
 from splashpy.package.fields import Fields, read_json
 from splashpy.package.integrity import sha256_file
-from splashpy.package.manifest import Manifest, SamplingDefaults
+from splashpy.package.manifest import Manifest, SamplingDefaults, files_digest
 from splashpy.package.progress import Cancelled, never
 from splashpy.packing.target_files import json_bytes
 
@@ -49,6 +49,11 @@ class Part:
     trained_for: tuple[str, str] | None = None
     splash: dict[str, Any] | None = None
     files: tuple[SourceFile, ...] = ()
+
+    @property
+    def files_digest(self) -> str:
+        """SHA-256 that identifies the files this holds for."""
+        return files_digest(self.files)
 
     @classmethod
     def of_target(cls, manifest: Manifest) -> Part:

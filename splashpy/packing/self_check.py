@@ -69,7 +69,7 @@ def self_check(package: Path, progress: Progress, cancelled: Cancelled) -> SelfC
         CancelledError: ``cancelled`` said yes.
     """
     directory = ModelDirectory.open(package)
-    tokenizer = Tokenizer.from_file(str(directory.tokenizer / "tokenizer.json"))
+    tokenizer = read_tokenizer(directory.tokenizer)
     prompt = tuple(tokenizer.encode(PROMPT).ids)
     if not prompt:
         raise ModelKindError(f"{package}: the tokenizer makes nothing of a text")
@@ -92,6 +92,19 @@ def self_check(package: Path, progress: Progress, cancelled: Cancelled) -> SelfC
         tokens=len(drafted),
         first_difference=next((i for i, (a, b) in pairs if a != b), None),
     )
+
+
+def read_tokenizer(directory: Path) -> Tokenizer:
+    """The tokenizer of a directory, as its library has it.
+
+    Raises:
+        ModelKindError: it cannot be read.
+    """
+    path = directory / "tokenizer.json"
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001 - the library raises bare Exception
+        raise ModelKindError(f"{path}: no tokenizer", why=str(error)) from None
 
 
 def too_large(num_bytes: int, *, bits: float) -> str:

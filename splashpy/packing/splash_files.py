@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from splashpy.errors import PackageError
 from splashpy.package.integrity import sha256_file
 from splashpy.package.manifest import FileEntry
 from splashpy.package.progress import (
@@ -97,13 +98,20 @@ def write_splash(
         files=tuple(sorted(entries, key=lambda entry: entry.path)),
         upstream=parts.upstream,
     )
-    if parts.original:
-        table = {row.name: row}
-        before = SplashManifest.from_json(json.loads(parts.original), table=table)
-        if before.files == manifest.files:
-            manifest = dataclasses.replace(before, content=parts.original)
+    before = _manifest_before(parts.original, row)
+    if before and before.files == manifest.files:
+        manifest = dataclasses.replace(before, content=parts.original)
     (directory / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     return manifest
+
+
+def _manifest_before(content: bytes, row: SplashFormat) -> SplashManifest | None:
+    """The manifest the parts came with; None without one of this format."""
+    try:
+        data = json.loads(content) if content else None
+        return SplashManifest.from_json(data, table={row.name: row}) if data else None
+    except (ValueError, RecursionError, PackageError):
+        return None
 
 
 def write_weight_files(

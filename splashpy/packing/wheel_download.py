@@ -125,6 +125,8 @@ def _follow(
             process.wait(_POLL_SECONDS)
         except subprocess.TimeoutExpired:
             continue
+    if cancelled():  # Ctrl-C in a terminal ends the installer too
+        raise CancelledError
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -19,7 +19,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from splashpy.errors import InputFileError
 from splashpy.models.dflash2 import DFlashNetwork
-from splashpy.training.files import read_json
+from splashpy.training.files import read_json, save_arrays, write_atomic
 
 KEPT = 3
 """Checkpoints a run keeps."""
@@ -54,7 +54,7 @@ class Checkpoints:
         work.mkdir(parents=True)
         _save(work / "network.safetensors", network.parameters())
         _save(work / "optimizer.safetensors", optimizer.state)
-        (work / "state.json").write_text(json.dumps({"step": step}))
+        write_atomic(work / "state.json", json.dumps({"step": step}))
         shutil.rmtree(place, ignore_errors=True)
         work.replace(place)
         for old in self._all()[:-KEPT]:
@@ -95,4 +95,4 @@ class Checkpoints:
 
 def _save(path: Path, tree: Any) -> None:
     flat: Any = tree_flatten(tree)
-    mx.save_safetensors(str(path), dict(flat))
+    save_arrays(path, dict(flat))

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from splashpy.errors import InputFileError, UsageError
 from splashpy.training.files import read_json, write_atomic
 
 _SETTINGS = "corpus.json"
+_ENDS = "ends"  # how many conversations there were to be, by every call
 _SHARES = 1 << 32
+_MOST_TOKENS = 1 << 31  # ids are int32 in a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,8 @@ class Example:
     Attributes:
         token_ids: prompt and answer, a stop token at the end included.
         start: where the answer begins.
-        conversation: digest of the conversation's first message, the same for all
-            answers in it.
+        conversation: digest of what the user said first, the same for all answers of
+            a conversation, and for all conversations that begin so.
     """
 
     token_ids: tuple[int, ...]
@@ -74,11 +77,11 @@ class Corpus:
         Raises:
             UsageError: the corpus was begun with other settings.
         """
-        path = self.directory / _SETTINGS
-        if not path.exists():
-            write_atomic(path, json.dumps(settings, indent=2, sort_keys=True) + "\n")
+        begun = self._recorded()
+        if not begun:
+            self._record(settings)
             return
-        begun = read_json(path)
+        begun.pop(_ENDS, None)
         names = sorted(begun.keys() | settings.keys())
         differing = [n for n in names if begun.get(n) != settings.get(n)]
         if differing:
@@ -90,6 +93,29 @@ class Corpus:
                 ),
                 fix=["use the same settings, or a new directory"],
             )
+
+    def sizes(self, total: int, batch: int) -> list[int]:
+        """Conversations of every shard, written or not.
+
+        Args:
+            total: conversations in all.
+            batch: of a shard, except of the last one of every call that asked for more.
+        """
+        ends = [end for end in self._recorded().get(_ENDS, ()) if end < total]
+        sizes: list[int] = []
+        for begin, end in pairwise([0, *ends, total]):
+            sizes += [batch] * ((end - begin) // batch)
+            sizes += [left] if (left := (end - begin) % batch) else []
+        return sizes
+
+    def extend(self, total: int, batch: int) -> list[int]:
+        """Ask for so many conversations in all; returns ``sizes``."""
+        sizes = self.sizes(total, batch)
+        if self.next_shard < len(sizes):
+            recorded = self._recorded()
+            ends = sorted({*recorded.get(_ENDS, ()), total})
+            self._record({**recorded, _ENDS: ends})
+        return sizes
 
     @property
     def next_shard(self) -> int:
@@ -127,22 +153,38 @@ class Corpus:
         kept = [each for each in every if each.held_out(held_out)]
         return [each for each in every if not each.held_out(held_out)], kept
 
+    def _recorded(self) -> dict[str, Any]:
+        path = self.directory / _SETTINGS
+        return read_json(path) if path.exists() else {}
+
+    def _record(self, settings: Mapping[str, Any]) -> None:
+        text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
+        write_atomic(self.directory / _SETTINGS, text)
+
     def _shard(self, number: int) -> Path:
         return self.directory / f"examples-{number:05d}.jsonl"
 
     def _read(self, path: Path) -> Iterator[Example]:
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             try:
-                raw = json.loads(line)
-                yield Example(
-                    tuple(raw["token_ids"]), raw["start"], raw["conversation"]
-                )
-            except (ValueError, KeyError, TypeError) as error:
+                yield _example(json.loads(line))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise InputFileError(
                     f"{path}: line {number} is damaged",
                     why=f"{type(error).__name__}: {error}",
                     fix=[f"remove {path} and make the texts again"],
                 ) from None
+
+
+def _example(raw: Any) -> Example:
+    """A line of a shard; raises ValueError, KeyError or TypeError."""
+    token_ids, start, conversation = raw["token_ids"], raw["start"], raw["conversation"]
+    if not all(type(token) is int and 0 <= token < _MOST_TOKENS for token in token_ids):
+        raise ValueError("token_ids is no list of token ids")
+    if type(start) is not int or not 0 < start <= len(token_ids):
+        raise ValueError(f"an answer begins at {start} of {len(token_ids)} tokens")
+    int(conversation, 16)
+    return Example(tuple(token_ids), start, conversation)
 
 
 def digest(text: str) -> str:
@@ -163,7 +205,8 @@ def read_conversations(path: Path) -> list[list[dict[str, Any]]]:
         InputFileError: the file cannot be read, or a line is neither form.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        # Not splitlines: a string in JSON may hold other separators of lines.
+        lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputFileError(f"{path} cannot be read", why=str(error)) from None
     return [
@@ -176,7 +219,7 @@ def read_conversations(path: Path) -> list[list[dict[str, Any]]]:
 def _messages(line: str, where: str) -> list[dict[str, Any]]:
     try:
         raw = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputFileError(f"{where} is not JSON", why=str(error)) from None
     if isinstance(raw, dict) and isinstance(raw.get("prompt"), str):
         return [{"role": "user", "content": raw["prompt"]}]

@@ -74,8 +74,11 @@ def _write_files(student: Student, directory: Path, bits: int | None) -> None:
         if packing is not None:
             group, width = packing.group_size, packing.bits
             config["quantization"] = {"group_size": group, "bits": width}
-    save_atomic(directory / "model.safetensors", _tensors(student, packing))
-    (directory / "model.safetensors.index.json").unlink(missing_ok=True)
+    weights = directory / "model.safetensors"
+    save_atomic(weights, _tensors(student, packing))
+    for old in _drafter_files(directory):
+        if old not in (weights, directory / frequent.FILE_NAME):
+            old.unlink()  # shards of an earlier result would be read beside it
     write_atomic(directory / "config.json", json.dumps(config, indent=2) + "\n")
 
 

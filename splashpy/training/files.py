@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -12,6 +13,8 @@ from typing import Any
 import mlx.core as mx
 
 from splashpy.errors import InputFileError
+
+_PROBE_BYTES = 1 << 20
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -28,12 +31,34 @@ def write_atomic(path: Path, text: str) -> None:
 
 def save_atomic(path: Path, arrays: Mapping[str, mx.array]) -> None:
     """Replace a safetensors file."""
-    _replace(
-        path,
-        lambda place: mx.save_safetensors(
-            str(place), dict(arrays), metadata={"format": "mlx"}
-        ),
-    )
+    _replace(path, lambda place: save_arrays(place, arrays))
+
+
+def save_arrays(path: Path, arrays: Mapping[str, mx.array]) -> None:
+    """Write a safetensors file and see that it is on the disk.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    try:
+        mx.save_safetensors(str(path), dict(arrays), metadata={"format": "mlx"})
+    except RuntimeError as error:
+        raise _reason(path, error) from None
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _reason(path: Path, error: RuntimeError) -> OSError:
+    """Why mlx could not write, which it does not say: writing more fails alike."""
+    try:
+        with path.open("ab") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as found:
+        found.filename = str(path)
+        return found
+    return OSError(errno.EIO, str(error), str(path))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -54,5 +79,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def _replace(path: Path, write: Callable[[Path], None]) -> None:
     # mlx appends the suffix to a name without it, so the suffix stays at the end.
     unfinished = path.with_name(f".{path.stem}.unfinished{path.suffix}")
-    write(unfinished)
-    unfinished.replace(path)
+    try:
+        write(unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -17,8 +17,10 @@ from pathlib import Path
 
 import mlx.core as mx
 
+from splashpy.errors import IntegrityError
 from splashpy.kernels.top_tokens import top_tokens
 from splashpy.models.target import Target
+from splashpy.package.integrity import check_safetensors
 from splashpy.training.examples import Example
 from splashpy.training.files import save_atomic
 
@@ -83,10 +85,8 @@ class Lessons:
     def of(self, example: Example) -> Lesson:
         """The lesson of one text."""
         path = self._path(example)
-        if path is not None and path.exists():
-            arrays = mx.load(str(path))
-            assert isinstance(arrays, dict)  # what mlx gives for a safetensors file
-        else:
+        arrays = _kept(path) if path is not None and path.exists() else None
+        if arrays is None:
             arrays = self._compute(example)
             self._keep(path, arrays)
         return Lesson(
@@ -126,3 +126,14 @@ class Lessons:
             return None
         layers = "-".join(map(str, self.feature_layers))
         return self._directory / f"{example.digest}-{layers}-{self.likely}.safetensors"
+
+
+def _kept(path: Path) -> dict[str, mx.array] | None:
+    """The lesson in a file; None when it is damaged, as after a power cut."""
+    try:
+        check_safetensors(path)
+        arrays = mx.load(str(path))
+    except (IntegrityError, RuntimeError):
+        return None
+    assert isinstance(arrays, dict)  # what mlx gives for a safetensors file
+    return arrays

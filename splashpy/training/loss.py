@@ -88,7 +88,7 @@ def judge(
     total = mx.logsumexp(logits, axis=-1)
     expected = label_logits
     if distillation:
-        soft = _expected_logit(logits, head, batch)
+        soft = _expected_logit(logits, head, batch, label_logits)
         expected = (1 - distillation) * label_logits + distillation * soft
     best = mx.argmax(mx.stop_gradient(logits), axis=-1)
     base_right = (best == rows).astype(mx.float32)
@@ -186,13 +186,19 @@ def _judge_selector(
     return loss, hit, hit * (pick == mx.argmax(found, axis=-1))
 
 
-def _expected_logit(logits: mx.array, head: DraftHead, batch: Batch) -> mx.array:
-    """The mean logit under the target's distribution, over tokens of the head, [M]."""
+def _expected_logit(
+    logits: mx.array, head: DraftHead, batch: Batch, label_logits: mx.array
+) -> mx.array:
+    """The mean logit under the target's distribution, over tokens of the head, [M].
+
+    Where the head has a row for none of them, it is the label's own logit.
+    """
     width = batch.soft_ids.shape[-1]
     rows = head.row_of(batch.soft_ids.reshape(-1, width))
     probs = batch.soft_probs.reshape(-1, width) * (rows >= 0)
-    probs = probs / (probs.sum(axis=-1, keepdims=True) + _TINY)
-    return (probs * _at(logits, mx.maximum(rows, 0))).sum(axis=-1)
+    total = probs.sum(axis=-1)
+    found = (probs * _at(logits, mx.maximum(rows, 0))).sum(axis=-1)
+    return found / mx.maximum(total, _TINY) * (total > 0) + label_logits * (total <= 0)
 
 
 def _at(values: mx.array, places: mx.array) -> mx.array:

@@ -48,8 +48,9 @@ class Assignment:
         """How many are still to be written."""
         if not self.directory.is_dir():
             return self.conversations
-        done = Corpus(self.directory).next_shard * self.plan.batch
-        return max(self.conversations - done, 0)
+        corpus = Corpus(self.directory)
+        sizes = corpus.sizes(self.conversations, self.plan.batch)
+        return sum(sizes[corpus.next_shard :])
 
     def seconds(self, teacher: Teacher) -> float:
         """How long what is left takes at most, by a measurement of some tokens."""

@@ -90,9 +90,7 @@ class Author:
         """
         plan = self._plan
         corpus.claim(self._settings("nothing"))
-        batches = -(-plan.conversations // plan.batch)
-        left = plan.conversations - (batches - 1) * plan.batch
-        sizes = [plan.batch] * (batches - 1) + [left]
+        sizes = corpus.extend(plan.conversations, plan.batch)
         opening = self._opening()
         return self._write(
             corpus,
@@ -168,6 +166,7 @@ class Author:
     def _answer(self, asked: Sequence[Messages], shard: int) -> Iterator[Example]:
         """Answer turn by turn; every answer is an example."""
         waiting = [list(messages) for messages in asked]
+        opened = [digest(repr(_first_question(messages))) for messages in asked]
         histories: list[Messages] = [[] for _ in asked]
         turn = 0
         while True:
@@ -192,9 +191,7 @@ class Author:
             )
             for index, prompt, ids in zip(open_ones, prompts, answers, strict=True):
                 history = histories[index]
-                yield Example(
-                    (*prompt, *ids), len(prompt), digest(repr(asked[index][0]))
-                )
+                yield Example((*prompt, *ids), len(prompt), opened[index])
                 text = self._speech.tokenizer.decode(ids)
                 history.append({"role": "assistant", "content": text})
             turn += 1
@@ -215,6 +212,12 @@ class Author:
                 fix=["give prompts in a JSONL file"],
             )
         return opening
+
+
+def _first_question(messages: Messages) -> dict[str, Any]:
+    """What the user says first; instructions before it may open every conversation."""
+    asked = (message for message in messages if message.get("role") == "user")
+    return next(asked, messages[0])
 
 
 def _take_turn(waiting: Messages, history: Messages) -> bool:

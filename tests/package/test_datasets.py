@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,10 +58,20 @@ def test_a_dataset_that_is_not_there_is_named(server: HubServer) -> None:
         dataset_file("owner/none", "test.jsonl", offline=False)
 
 
+def test_only_a_newline_ends_a_row(tmp_path: Path) -> None:
+    text = "one\u2028two\x85three\x1cfour"
+    content = json.dumps({"q": text}, ensure_ascii=False)
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"\ufeff{content}\r\n{content}\n", encoding="utf-8")
+
+    assert rows(path) == [{"q": text}] * 2
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [
         ("a.jsonl", b"{", IntegrityError),
+        pytest.param("a.jsonl", b"[" * 100_000, IntegrityError, id="deep"),
         ("a.jsonl", b"[1]\n", IntegrityError),
         ("a.jsonl", b"\xff", IntegrityError),
     ],

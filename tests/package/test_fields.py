@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ def test_an_integer_is_nothing_else(value: Any) -> None:
         Fields({"size": value}, "config.json").integer("size")
 
 
-@pytest.mark.parametrize("value", [float("inf"), float("nan"), True, "1"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, True, "1"])
 def test_a_number_is_finite(value: Any) -> None:
     with pytest.raises(ModelKindError, match="a finite number"):
         Fields({"temperature": value}, "f").number("temperature")
@@ -71,3 +72,27 @@ def test_hostile_bytes_are_an_error_not_a_crash(tmp_path: Path, content: bytes) 
 
     with pytest.raises(IntegrityError):
         read_json(path)
+
+
+@pytest.mark.parametrize("digits", [41, 309, 4000])
+def test_a_number_nobody_can_mean_is_no_integer(tmp_path: Path, digits: int) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(f'{{"hidden_size": {"9" * digits}, "limit": {10**30}}}')
+
+    fields = Fields(read_json(path), "f")
+
+    assert fields.integer("limit") == 10**30  # as published files have it
+    with pytest.raises(ModelKindError, match="must be an integer"):
+        fields.integer("hidden_size")
+    with pytest.raises(ModelKindError, match="must be a finite number"):
+        fields.number("hidden_size")
+
+
+def test_a_pipe_or_a_device_is_not_waited_for(tmp_path: Path) -> None:
+    pipe, device = tmp_path / "pipe", tmp_path / "device"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+
+    for path in (pipe, device):
+        with pytest.raises(ModelKindError, match="not a regular file"):
+            read_json(path)

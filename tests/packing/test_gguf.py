@@ -140,6 +140,10 @@ def test_a_second_end_token_joins_the_first(tmp_path: Path) -> None:
         ({"llama.block_count": None}, "llama.block_count is missing"),
         ({"llama.context_length": "long"}, "llama.context_length is not an integer"),
         ({"tokenizer.ggml.eos_token_id": None}, "eos_token_id is missing"),
+        ({"llama.attention.head_count": 0}, "head_count is not an integer of at"),
+        ({"llama.rope.freq_base": float("nan")}, "freq_base is not a finite number"),
+        ({"llama.block_count": 2_000_000_000}, "2000000000, and 2 layers have"),
+        ({"llama.block_count": 1}, "block_count is 1, and 2 layers have tensors"),
     ],
 )
 def test_what_is_not_supported_is_named(

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packing.tiny_gguf import tiny_gguf
 
-from splashpy.errors import PackageError, UsageError
+from splashpy.errors import ModelKindError, PackageError, UsageError
 from splashpy.package.weights.tensor import to_float32
+from splashpy.packing import gguf_blocks
 from splashpy.packing.gguf import GgufWeights, plan_gguf
 from splashpy.packing.gguf_blocks import AFFINE, affine, plain
 from splashpy.packing.gguf_file import GgufFile, GgufTensor
@@ -39,7 +42,7 @@ def test_kept_codes_are_those_mlx_reads(tmp_path: Path, packed: str) -> None:
         if tensor.kind not in AFFINE:
             continue
         module = name.removesuffix(".weight")
-        ours = affine(tensor)
+        ours = affine(tensor, name)
         assert np.array_equal(np.array(loaded[name]), ours.weight.data)
         for part in ("scales", "biases"):
             expected = np.array(loaded[f"{module}.{part}"])
@@ -47,7 +50,10 @@ def test_kept_codes_are_those_mlx_reads(tmp_path: Path, packed: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EXPANDED)
-def test_every_block_the_library_expands_is_expanded(kind: str) -> None:
+def test_every_block_the_library_expands_is_expanded(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf_blocks, "_PIECE_BLOCKS", 4)  # of six
     form = gguf.GGMLQuantizationType[kind]
     block, width = gguf.GGML_QUANT_SIZES[form]
     random = np.random.default_rng(3)
@@ -166,3 +172,58 @@ def test_weights_can_be_asked_for_in_any_order(tmp_path: Path) -> None:
     assert weights.packings == {"lm_head": Packing(8, 32)}
     assert weights["lm_head.biases"].shape == (64, 2)
     assert weights["lm_head.weight"].shape == (64, 16)
+
+
+@pytest.mark.parametrize("kind", ["Q6_K", "F32"])
+def test_expanding_needs_little_beside_the_result(kind: str) -> None:
+    block, width = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    count = 16 << 20
+    data = np.zeros(count // block * width, np.uint8)
+    weights = GgufWeights({})
+    tracemalloc.start()
+    try:
+        weights = GgufWeights({"a": (GgufTensor(kind, (1024, count // 1024), data), 0)})
+        size = weights["a.weight"].num_bytes
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak <= size + (40 << 20)
+
+
+@pytest.mark.parametrize("scale", ["inf", "nan", "60000"])
+def test_a_scale_that_is_no_number_is_refused(tmp_path: Path, scale: str) -> None:
+    """60000 has no bias in float16: it would be 128 times as large."""
+    tiny = tiny_gguf("qwen3", "Q8_0")
+    kind, shape, content = tiny.tensors["blk.1.ffn_up.weight"]
+    half = np.array(float(scale), np.float16).tobytes()
+    tiny.tensors["blk.1.ffn_up.weight"] = (kind, shape, half + content[2:])
+    plan = plan_gguf(tiny.write(tmp_path / "tiny.gguf"), PackingWish())
+
+    with pytest.raises(ModelKindError, match=r"layers\.1\.mlp\.up_proj: a scale"):
+        plan.shards.give("model.layers.1.mlp.up_proj.weight")
+
+
+def test_tensors_that_share_bytes_are_refused(tmp_path: Path) -> None:
+    path = GOOD.write(tmp_path / "tiny.gguf")
+    content = bytearray(path.read_bytes())
+    name = b"output_norm.weight"
+    at = content.index(name) + len(name) + 4 + 8 + 4  # axes, their one length, type
+    assert struct.unpack_from("<Q", content, at)[0] > 0
+    struct.pack_into("<Q", content, at, 0)
+    path.write_bytes(content)
+
+    with pytest.raises(PackageError, match="cannot be read as GGUF") as failure:
+        GgufFile.open(path)
+    assert "overlaps" in failure.value.why
+
+
+@pytest.mark.parametrize("shape", [(), (0, 32), (2**40, 0)])
+def test_a_shape_blocks_do_not_fill_is_refused(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    tiny = tiny_gguf()
+    tiny.tensors["blk.0.ffn_up.weight"] = ("Q8_0", shape, b"")
+
+    with pytest.raises(PackageError, match="cannot be read as GGUF"):
+        GgufFile.open(tiny.write(tmp_path / "tiny.gguf"))

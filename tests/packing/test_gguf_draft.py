@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 import pytest
 import tiny
+from packing.gguf_writer import write_gguf
 
 from splashpy.errors import ModelKindError
 from splashpy.models.dflash2_load import load_drafter
@@ -185,4 +186,31 @@ def test_a_target_is_no_drafter(tmp_path: Path) -> None:
     writer.close()
 
     with pytest.raises(ModelKindError, match="'llama' is no drafter"):
+        plan_gguf_draft(path, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"dflash.block_count": 2_000_000_000}, "block_count is 2000000000"),
+        ({"dflash.rope.freq_base": float("inf")}, "freq_base is not a finite number"),
+        ({}, "tokenizer.ggml.tokens is missing"),
+    ],
+)
+def test_a_hostile_file_is_refused(
+    tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    """Its codebook is a single number, so it does not tell the vocabulary."""
+    counts = ("attention.head_count", "embedding_length", "feed_forward_length")
+    counts += ("attention.key_length", "context_length", "block_count")
+    path = tmp_path / "drafter.gguf"
+    metadata: dict[str, Any] = {"general.architecture": "dflash"}
+    metadata |= {f"dflash.{key}": 1 for key in counts}
+    metadata |= {"dflash.attention.layer_norm_rms_epsilon": 1e-6}
+    one = ("F32", (), bytes(4))
+    tensors = {"blk.0.attn_norm.weight": one, "selector_predecessor.weight": one}
+    metadata |= {"tokenizer.ggml.tokens": ["a"]} if changes else {}
+    write_gguf(path, metadata | changes, tensors)
+
+    with pytest.raises(ModelKindError, match=named):
         plan_gguf_draft(path, None)

@@ -318,3 +318,44 @@ def test_the_manifest_of_a_native_package_is_read_again(
     assert again.splash["manifest"].encode() == (
         (splash.path / "manifest.json").read_bytes()
     )
+
+
+def test_a_vision_file_that_is_not_there_is_named(
+    splash: TinySplash, tmp_path: Path
+) -> None:
+    """Although the target brings a tower of its own."""
+    target, draft = tmp_path / "target", tmp_path / "draft"
+    write_repository(splash, target)
+    write_draft(splash, draft)
+    plan = planned(splash, target, draft, tmp_path / "package", draft_bits=4)
+    missing = tmp_path / "vision" / "model.bin"
+
+    with pytest.raises(IntegrityError, match="cannot be read") as failure:
+        pack_splash(plan, missing)
+
+    assert str(missing) in failure.value.message
+
+
+@pytest.mark.parametrize("manifest", ["{", "[1]", '{"format": {"name": "other"}}'])
+def test_what_is_kept_of_an_import_may_be_damaged(
+    splash: TinySplash, tmp_path: Path, manifest: str
+) -> None:
+    parts = unpacked(splash, tmp_path / "parts")
+    about = parts.target / "splashpy-part.json"
+    data = read_json(about)
+    data["splash"]["manifest"] = manifest
+    about.write_text(json.dumps(data))
+    plan = planned(splash, parts.target, parts.draft, tmp_path / "again")
+
+    pack_splash(plan, splash.path / "vision" / "model.bin")
+
+    SplashPackage.open(tmp_path / "again", splash.table).check_digests()
+
+
+def test_damaged_decays_are_named(splash: TinySplash, tmp_path: Path) -> None:
+    parts = unpacked(splash, tmp_path / "parts")
+    (parts.target / "splash-extra.safetensors").write_bytes(b"damaged")
+    plan = planned(splash, parts.target, parts.draft, tmp_path / "again")
+
+    with pytest.raises(IntegrityError, match=r"splash-extra\.safetensors is damaged"):
+        pack_splash(plan, splash.path / "vision" / "model.bin")

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -78,8 +80,68 @@ def test_conversations_are_prompts_or_messages_without_answers(tmp_path: Path) -
     ]
 
 
+def test_only_a_newline_ends_a_line_of_questions(tmp_path: Path) -> None:
+    text = "one\u2028two\x85three"
+    line = json.dumps({"prompt": text}, ensure_ascii=False)
+    path = tmp_path / "asked.jsonl"
+    path.write_text(f"\ufeff{line}\r\n{line}\n", encoding="utf-8")
+
+    assert read_conversations(path) == [[{"role": "user", "content": text}]] * 2
+
+
 @pytest.mark.parametrize(
-    "line", ["[", "[]", '{"prompt": 3}', '{"messages": [{"role": "assistant"}]}']
+    "changes",
+    [
+        *({"token_ids": []}, {"token_ids": [1, -1]}, {"token_ids": [1, 2**40]}),
+        *({"token_ids": [1, "2"]}, {"token_ids": 3}, {"start": 0}, {"start": 5}),
+        *({"start": None}, {"conversation": ""}, {"conversation": 7}),
+    ],
+)
+def test_a_line_that_is_no_example_is_damaged(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    line = {"token_ids": [1, 2, 3], "start": 1, "conversation": digest("a")}
+    corpus = Corpus(tmp_path)
+    (tmp_path / "examples-00000.jsonl").write_text(json.dumps({**line, **changes}))
+
+    with pytest.raises(InputFileError, match="line 1 is damaged"):
+        list(corpus.examples())
+
+
+@given(
+    calls=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    batch=st.integers(1, 9),
+    done=st.data(),
+)
+def test_a_corpus_grows_to_what_the_last_call_asked_for(
+    tmp_path_factory: pytest.TempPathFactory,
+    calls: list[int],
+    batch: int,
+    done: st.DataObject,
+) -> None:
+    """Every call may be interrupted after any shard; a shard is never written anew."""
+    corpus = Corpus(tmp_path_factory.mktemp("texts"))
+    corpus.claim({"batch": batch})
+    written: list[int] = []
+    for total in sorted(calls):
+        sizes = corpus.extend(total, batch)
+        assert sizes[: len(written)] == written
+        assert sum(sizes) == total
+        assert max(sizes) <= batch
+        last = done.draw(st.integers(len(written), len(sizes)))
+        for shard in range(len(written), last):
+            corpus.write_shard(shard, [])
+        written = sizes[:last]
+        corpus.claim({"batch": batch})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("[", "[" * 100_000, "[]", '{"prompt": 3}'),
+        '{"messages": [{"role": "assistant"}]}',
+    ],
+    ids=range(5),
 )
 def test_a_line_that_is_no_conversation_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "asked.jsonl"

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 import tiny
 
@@ -99,3 +101,22 @@ def test_a_bad_list_is_refused_when_the_drafter_is_loaded(
     (tmp_path / FILE_NAME).write_text('{"token_ids": [1, 2, 3, 4, 5, 9999]}')
     with pytest.raises(ModelKindError, match="vocabulary ends at 259"):
         load_drafter(tmp_path, teachable.facts)
+
+
+def test_shards_of_an_earlier_result_are_not_read_beside_it(
+    teachable: MlxLmTarget, begin: Begin, tmp_path: Path
+) -> None:
+    export(begin(teachable), tmp_path / "origin")
+    weights = tmp_path / "origin" / "model.safetensors"
+    shard = weights.rename(weights.with_name("model-00001-of-00001.safetensors"))
+    index = {"weight_map": {"fc.weight": shard.name}}
+    weights.with_suffix(".safetensors.index.json").write_text(json.dumps(index))
+    student = load_student(tmp_path / "origin", teachable)
+    export(student, tmp_path / "drafter")
+    change_a_weight(student)
+
+    export(student, tmp_path / "drafter")
+
+    assert sorted(files(tmp_path / "drafter")) == ["config.json", "model.safetensors"]
+    norm = load_drafter(tmp_path / "drafter", teachable.facts).norm.weight
+    assert mx.allclose(norm, student.network.norm.weight, rtol=2**-7)

@@ -174,3 +174,20 @@ def test_distillation_takes_the_targets_distribution_as_the_label(
 
 def test_frequent_tokens_are_counted_and_ties_go_to_the_lower_id() -> None:
     assert frequent_tokens([[5, 5, 9, 2], [9, 7]], 3) == [2, 5, 9]
+
+
+def test_a_label_the_target_did_not_expect_is_no_lower_loss(
+    target: MlxLmTarget, batch: Batch
+) -> None:
+    """The head knows the label, and none of the tokens the target held likely."""
+    network = tiny.drafter_network()
+    expected = set(np.array(batch.soft_ids).ravel().tolist())
+    labels = set(np.array(batch.labels).ravel().tolist())
+    head = DraftHead(target, 260, sorted(labels - expected))
+    embed = BlockEmbedding(network, target)
+
+    alone = judge(network, embed, head, batch)
+    taught = judge(network, embed, head, batch, 1.0)
+
+    assert alone.taught.sum().item() > 0
+    assert mx.allclose(taught.loss, alone.loss, atol=1e-5)

@@ -308,3 +308,19 @@ def test_the_rate_rises_in_a_line_and_falls_to_its_last_share() -> None:
     assert all(later < now for now, later in pairwise(rates[4:]))
     np.testing.assert_allclose(rates[52], 0.55)
     assert 0.1 <= rates[-1] < 0.11
+
+
+@pytest.mark.parametrize("keep", [0, 7, 0.5])
+def test_a_lesson_that_was_cut_off_is_computed_again(
+    teachable: MlxLmTarget, write_texts: Texts, tmp_path: Path, keep: float
+) -> None:
+    (text,) = write_texts(teachable, 1)
+    lessons = Lessons(teachable, (0, 2), directory=tmp_path, budget=1 << 30)
+    whole = lessons.of(text).features
+    (path,) = tmp_path.iterdir()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(int(keep if keep >= 1 else keep * size))
+
+    assert mx.array_equal(lessons.of(text).features, whole)
+    assert path.stat().st_size == size

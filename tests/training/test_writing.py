@@ -147,7 +147,7 @@ def test_a_target_writes_conversations_from_nothing_and_goes_on_where_it_stopped
 
     more = dataclasses.replace(PLAN, conversations=8)
     assert Author(target, ending, more).invent(parts)
-    assert parts.next_shard == 4
+    assert parts.next_shard == 5  # 2, 2 and 1 of the first calls, 2 and 1 more
     assert list(parts.examples())[: len(examples)] == examples
 
 
@@ -169,6 +169,20 @@ def test_given_conversations_are_answered_turn_by_turn(
         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n" + answer
     )
     assert text.endswith("<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_instructions_all_begin_with_make_no_conversation_of_them(
+    target: MlxLmTarget, speech: Speech, tmp_path: Path
+) -> None:
+    """Or all would be held out, or none."""
+    briefs = [{"role": "system", "content": text} for text in ("Be kind.", "Be brief.")]
+    hello, bye = ({"role": "user", "content": text} for text in ("Hello", "Bye"))
+    asked = [[briefs[0], hello], [briefs[0], bye], [briefs[1], hello], [hello]]
+    corpus = Corpus(tmp_path)
+    assert Author(target, speech, PLAN).rewrite(corpus, asked)
+
+    first, second, third, fourth = (each.conversation for each in corpus.examples())
+    assert first == third == fourth != second
 
 
 def test_a_cancelled_batch_is_not_written(target: MlxLmTarget) -> None:

@@ -21,6 +21,7 @@ from splashpy.package.manifest import Manifest
 from splashpy.package.model_directory import ModelDirectory
 from splashpy.package.progress import never, silent
 from splashpy.package.weights.safetensors_file import Checkpoint
+from splashpy.packing.build import hashed_files
 from splashpy.packing.pack import PackWish, plan_pack
 from splashpy.packing.quantize import quantize
 from splashpy.packing.quantize_on_demand import Packing
@@ -190,3 +191,36 @@ def test_the_frequent_tokens_of_a_drafter_come_along(
     run(target, drafter, tmp_path / "package")
 
     assert (tmp_path / "package/draft/frequent_tokens.json").read_text() == tokens
+
+
+def test_odd_files_beside_the_weights_leave_a_package_that_opens(
+    target: Path, tmp_path: Path
+) -> None:
+    """They are listed as what it was made from: empty, or of any name."""
+    (target / "empty.txt").touch()
+    (target / "notes [old]: *.json").write_text("{}")
+
+    packed = run(target, None, tmp_path / "package")
+
+    assert Manifest.open(tmp_path / "package") == packed.manifest
+    sizes = {file.path: file.size for file in packed.manifest.target.source.files}
+    assert sizes["empty.txt"] == 0
+    assert sizes["notes [old]: *.json"] == 2
+
+
+def test_a_directory_above_has_a_name(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (target / "below").mkdir()
+    monkeypatch.chdir(target / "below")
+
+    assert local(Path("..")).name == "target"
+
+
+def test_what_a_file_browser_leaves_is_not_listed(tmp_path: Path) -> None:
+    for name in ("config.json", ".DS_Store", "splashpy.json"):
+        (tmp_path / name).write_text("{}")
+
+    listed = hashed_files(tmp_path, silent, never)
+
+    assert [entry.path for entry in listed] == ["config.json"]

@@ -131,3 +131,14 @@ def test_a_pattern_that_matches_nothing_is_a_mistake(
 
     with pytest.raises(UsageError, match="lm_haed"):
         run(target, None, tmp_path / "package", packing=wish)
+
+
+def test_a_tokenizer_nobody_reads_is_found_by_the_self_check(
+    target: Path, tmp_path: Path
+) -> None:
+    (target / "tokenizer.json").write_text('{"model": {"type": "odd", "vocab": {}}}')
+
+    with pytest.raises(ModelKindError, match=r"tokenizer\.json: no tokenizer"):
+        run(target, None, tmp_path / "package", check=True)
+
+    assert not (tmp_path / "package").exists()
