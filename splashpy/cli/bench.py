@@ -276,6 +276,7 @@ BENCH = PageCommand(
             "seed": "of each trial",
             "api_key": "none",
         },
+        helps={"api_key": "key of the endpoint"},
     ),
     arguments=(click.Argument(["model"], required=False, metavar="[MODEL]"),),
     options=(

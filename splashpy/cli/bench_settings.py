@@ -206,12 +206,14 @@ def _earlier(name: str | None) -> Mapping[str, Any] | None:
         return None
     import json
 
+    from splashpy.cli.prompt import read_text
     from splashpy.errors import InputFileError
 
+    text = read_text(name)
     try:
-        found = json.loads(Path(name).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputFileError(f"--compare {name}: {error}") from None
+        found = json.loads(text)
+    except ValueError as error:
+        raise InputFileError(f"--compare {name}: not JSON", why=str(error)) from None
     if not isinstance(found, dict) or found.get("schema") != "splashpy.bench/1":
         raise InputFileError(
             f"--compare {name}: not a document of splashpy bench",

@@ -200,7 +200,7 @@ def _named(invocation: Invocation, entry: str) -> NamespaceReport:
     known = ", ".join(each.path.name[:_NAME_DIGITS] for each in reports)
     raise UsageError(
         f"{'no' if not found else 'more than one'} entry begins with {entry!r}",
-        why=f"there are {known}" if known else "nothing is kept",
+        why=f"kept are {known}" if known else "nothing is kept",
         fix=["splashpy cache ls"],
     )
 

@@ -302,7 +302,7 @@ EXIT_CODES: dict[int, str] = {
     5: "a check failed: files, texts with drafts, a trained drafter, or a speed",
     6: "the network is needed and not available",
     7: "a server: its port is taken, or none runs",
-    8: "not authorised: a gated or private repository",
+    8: "not authorised: a gated or private repository, or a wrong key",
     9: "the engine died",
     10: "stopped by Ctrl-C, with a usable part of the result",
     130: "stopped by Ctrl-C",

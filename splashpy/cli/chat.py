@@ -378,6 +378,8 @@ CHAT = PageCommand(
             "A first word with a space in it is a prompt, not a model.",
             "Without a terminal one answer goes to stdout, as with splashpy run.",
         ),
+        defaults={"api_key": "none"},
+        helps={"api_key": "key of the server"},
     ),
     arguments=(click.Argument(["words"], nargs=-1, metavar="[MODEL] [PROMPT...]"),),
     options=(

@@ -183,4 +183,5 @@ COMPLETION = PageCommand(
     arguments=(click.Argument(["words"], nargs=-1, metavar="bash|zsh|fish"),),
     options=tuple(name for name in COMMON if name != "json"),
     run=completion,
+    lenient=True,
 )

@@ -34,6 +34,11 @@ KEYS: dict[str, dict[str, tuple[type, str]]] = {
 WORDS = {"chat.enter": ("send", "newline"), "chat.emoji": ("picture", "text")}
 """Keys that know only some words."""
 
+KINDS = {str: "text", bool: "true or false"}
+"""What a person calls the type of a value."""
+
+_EDIT = "splashpy config edit"
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -77,7 +82,7 @@ def read(path: Path) -> Config:
             f"{path} cannot be read", why=error.strerror or ""
         ) from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8 text", fix=[f"edit {path}"]) from None
+        raise UsageError(f"{path} is not UTF-8 text", fix=[_EDIT]) from None
     return check(text, path)
 
 
@@ -100,9 +105,7 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(
-            f"{path} is not TOML", why=str(error), fix=[f"edit {path}"]
-        ) from None
+        raise UsageError(f"{path} is not TOML", why=str(error), fix=[_EDIT]) from None
 
 
 def _check(data: dict[str, Any], path: Path) -> Config:
@@ -115,7 +118,9 @@ def _check(data: dict[str, Any], path: Path) -> Config:
             warnings.append(f"{path}: unknown key {key}{_hint(key)}")
         elif type(value) is not row[0]:
             raise UsageError(
-                f"{path}: {key} is {value!r}", why=f"it must be a {row[0].__name__}"
+                f"{path}: {key} is {value!r}",
+                why=f"it must be {KINDS[row[0]]}",
+                fix=[_EDIT],
             )
         else:
             check_word(key, value, path)

@@ -31,7 +31,8 @@ from splashpy.errors import (
 
 MAX_LINES = 5
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
-_UNUSABLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR)
+_UNUSABLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.EEXIST)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def lines(error: SplashError, stream: Stream) -> list[str]:
@@ -82,7 +83,7 @@ def explain(error: Exception, log: Path | None) -> SplashError:
             why=error.strerror or "",
             fix=["set SPLASHPY_HOME to a directory you can write"],
         )
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in _FULL:
         return DiskSpaceError(
             f"the disk of {error.filename or 'the output'} is full",
             fix=["splashpy list", "splashpy rm MODEL"],

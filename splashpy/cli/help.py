@@ -88,4 +88,5 @@ HELP = PageCommand(
     arguments=(click.Argument(["subject"], nargs=-1, metavar="[SUBJECT]"),),
     options=COMMON,
     run=show_help,
+    lenient=True,
 )

@@ -30,8 +30,8 @@ def history(invocation: Invocation) -> int:
     """
     action, *words = invocation.given["words"] or ["list"]
     if action == "path":
-        invocation.output.result(str(invocation.paths.chats))
-        return 0
+        place = str(invocation.paths.chats)
+        return _told(invocation, {"path": place}, results=[place])
     if action not in _ACTIONS:
         near = nearest(action, [*_ACTIONS, "path"])
         raise UsageError(
@@ -78,28 +78,29 @@ def _export(invocation: Invocation, store: Store, words: Sequence[str]) -> int:
         suffix = "json" if invocation.output.json else "md"
         path = Path(given["output"] or exchange.file_name(saved, suffix))
         exchange.write_text(path, _as_text(invocation, saved))
-        invocation.output.note(f"written: {path}")
-        return 0
+        return _told(invocation, {"written": [str(path)]}, note=f"written: {path}")
     folder = Path(given["output"] or "splashpy-conversations")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    rows = store.summaries()
-    for row in rows:
-        saved = store.read(row.id)
-        suffix = "json" if invocation.output.json else "md"
-        exchange.write_text(folder / f"{row.id}.{suffix}", _as_text(invocation, saved))
-    invocation.output.note(f"written: {len(rows)} files in {folder}")
-    return 0
+    suffix = "json" if invocation.output.json else "md"
+    written = []
+    for row in store.summaries():
+        path = folder / f"{row.id}.{suffix}"
+        exchange.write_text(path, _as_text(invocation, store.read(row.id)))
+        written.append(str(path))
+    note = f"written: {len(written)} files in {folder}"
+    return _told(invocation, {"written": written}, note=note)
 
 
 def _import(invocation: Invocation, store: Store, words: Sequence[str]) -> int:
     from splashpy.chat import exchange
     from splashpy.chat.keeper import new_id, utc_now
 
+    imported = []
     for word in words or [_one(words, "import")]:
         saved = exchange.read_json(Path(word), new_id=lambda: new_id(utc_now()))
         store.write(saved, saved.messages)
-        invocation.output.result(saved.id)
-    return 0
+        imported.append(saved.id)
+    return _told(invocation, {"imported": imported}, results=imported)
 
 
 def _remove(invocation: Invocation, store: Store, words: Sequence[str]) -> int:
@@ -109,7 +110,25 @@ def _remove(invocation: Invocation, store: Store, words: Sequence[str]) -> int:
         return 1
     for name in names:
         store.delete(name)
-    invocation.output.note(f"deleted: {titles}")
+    return _told(invocation, {"deleted": names}, note=f"deleted: {titles}")
+
+
+def _told(
+    invocation: Invocation,
+    fields: dict[str, Any],
+    *,
+    results: Sequence[str] = (),
+    note: str = "",
+) -> int:
+    """Say what was done: as a document with --json, else as lines or a note."""
+    output = invocation.output
+    if output.json:
+        output.document("history", fields)
+        return 0
+    for result in results:
+        output.result(result)
+    if note:
+        output.note(note)
     return 0
 
 
@@ -156,6 +175,11 @@ HISTORY = PageCommand(
             "import reads such JSON files back; path prints where the database is.",
         ),
         defaults={"reasoning": "hide"},
+        helps={
+            "reasoning": "what the model thought, with show",
+            "output": "where export writes; a directory with --all",
+            "all": "export every conversation",
+        },
     ),
     arguments=(click.Argument(["words"], nargs=-1, metavar="[ACTION] [WORDS...]"),),
     options=("reasoning", "output", "all", "wide", *COMMON),

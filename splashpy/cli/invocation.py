@@ -50,18 +50,23 @@ class Invocation:
     closing: list[Callable[[], None]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, flags: Mapping[str, Any]) -> Invocation:
+    def of(cls, flags: Mapping[str, Any], *, lenient: bool = False) -> Invocation:
         """Read the environment and the configuration for a parsed command.
+
+        Args:
+            flags: values by the names of the option table and of the arguments.
+            lenient: a config.toml that cannot be used is a warning.
 
         Raises:
             UsageError: a variable or config.toml has a value that is not allowed.
+            PermissionDeniedError: config.toml cannot be read.
         """
         environment = Environment.read()
         paths = Paths.default(environment.variables)
         invocation = cls(
             environment=environment,
             paths=paths,
-            config=config.read(paths.config / "config.toml"),
+            config=_wishes(paths.config / "config.toml", lenient=lenient),
             output=Output.of(flags, environment),
             given=_with_variables(flags, environment),
         )
@@ -205,6 +210,18 @@ class Invocation:
             seed=given["seed"],
             stop=given["stop"],
         )
+
+
+def _wishes(path: Path, *, lenient: bool) -> config.Config:
+    """What config.toml says; where it cannot be used, and that is no error, nothing."""
+    from splashpy.errors import SplashError
+
+    try:
+        return config.read(path)
+    except SplashError as error:
+        if not lenient:
+            raise
+        return config.Config({}, (error.message,))
 
 
 def _may_wire() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import click
 
@@ -41,7 +41,10 @@ def launch(invocation: Invocation) -> int:
     start = agent.start(_service(invocation))
     start = replace(start, command=(*start.command, *words))
     if invocation.given["print_env"]:
-        invocation.output.result(start.script())
+        if invocation.output.json:
+            invocation.output.document("launch", asdict(start))
+        else:
+            invocation.output.result(start.script())
         return 0
     program = shutil.which(start.command[0])
     if program is None:
@@ -96,7 +99,7 @@ def _service(invocation: Invocation) -> Service:
         raise AuthorisationError(
             f"the server at port {server.port} does not tell its status",
             why="it wants its key",
-            fix=["SPLASHPY_API_KEY=KEY splashpy …"],
+            fix=["set SPLASHPY_API_KEY to the key it was started with"],
         )
     if not answers(status):
         raise NoServerError(
@@ -110,6 +113,9 @@ def _service(invocation: Invocation) -> Service:
         key=key or "",
     )
 
+
+_DEFAULTS = {"port": "the first that is ready", "api_key": "none"}
+_HELPS = {"port": "port of the server", "api_key": "key of the server"}
 
 LAUNCH = PageCommand(
     "launch",
@@ -128,6 +134,8 @@ LAUNCH = PageCommand(
             "Needs a server that runs: splashpy serve. Only the agent's own process is",
             "configured; no file of yours is written.",
         ),
+        defaults=_DEFAULTS,
+        helps=_HELPS,
     ),
     arguments=(
         click.Argument(["agent"], metavar="AGENT"),
@@ -146,6 +154,8 @@ INTEGRATIONS = PageCommand(
             ("splashpy integrations", "all of them, filled in"),
             ("splashpy integrations --json", "for a program"),
         ),
+        defaults=_DEFAULTS,
+        helps=_HELPS,
     ),
     options=("port", "api_key", *COMMON),
     run=show_integrations,

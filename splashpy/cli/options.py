@@ -61,7 +61,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--fail-on-length", "exit 4 when the answer was cut off", rare=True),
         Option("--json-stream", "every engine event, one JSON line each", rare=True),
     ),
-    "Model": (
+    "Scope": (
         Option("--all", "also models that can be pulled"),
         Option("--wide", "do not shorten columns to the terminal"),
         Option("--dry-run", "say what would be done, do nothing"),

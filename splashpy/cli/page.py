@@ -34,6 +34,7 @@ class Page:
         notes: sentences after the options: exit codes, rules for the arguments.
         defaults: by option, what happens without it where this command differs from
             the table.
+        helps: by option, what it does where that differs.
     """
 
     usage: str
@@ -41,6 +42,7 @@ class Page:
     examples: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
+    helps: Mapping[str, str] = field(default_factory=dict)
 
 
 class PageCommand(click.Command):
@@ -54,10 +56,13 @@ class PageCommand(click.Command):
         options: tuple[str, ...],
         run: Run,
         arguments: tuple[click.Argument, ...] = (),
+        lenient: bool = False,
     ):
+        """A command; a lenient one works where config.toml cannot be used."""
         self.page = page
         self.options = options
         self.run = run
+        self.lenient = lenient
         super().__init__(
             name,
             params=[*arguments, *(_parameter(OPTIONS[row]) for row in options), _ALL],
@@ -67,7 +72,7 @@ class PageCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         """Run the command with what was given; returns the exit code."""
-        invocation = Invocation.of(ctx.params)
+        invocation = Invocation.of(ctx.params, lenient=self.lenient)
         code = self.run(invocation)
         for close in invocation.closing:
             close()
@@ -81,7 +86,11 @@ class PageCommand(click.Command):
         """Headings and their options, in the order of the table."""
         for heading, rows in GROUPS.items():
             shown = [
-                replace(row, default=self.page.defaults.get(row.name, row.default))
+                replace(
+                    row,
+                    default=self.page.defaults.get(row.name, row.default),
+                    help=self.page.helps.get(row.name, row.help),
+                )
                 for row in rows
                 if row.name in self.options
                 and not row.hidden

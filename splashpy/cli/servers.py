@@ -63,7 +63,11 @@ def stop(invocation: Invocation) -> int:
     deadline = time.perf_counter() + _STOP_SECONDS
     for server in servers:
         _wait_gone(invocation, server, deadline)
-        invocation.output.note(f"stopped the server at port {server.port}")
+        if not invocation.output.json:
+            invocation.output.note(f"stopped the server at port {server.port}")
+    if invocation.output.json:
+        stopped = [asdict(server) for server in servers]
+        invocation.output.document("stop", {"stopped": stopped})
     return 0
 
 
@@ -165,6 +169,8 @@ PS = PageCommand(
             ("splashpy ps --json", "all they tell about themselves"),
         ),
         notes=("A server with a key tells its numbers to who shows it.",),
+        defaults={"api_key": "none"},
+        helps={"api_key": "key of the servers"},
     ),
     options=("api_key", *COMMON),
     run=ps,

@@ -43,7 +43,7 @@ def settings(invocation: Invocation) -> int:
 
 
 def _show(invocation: Invocation, words: list[str]) -> int:
-    values = invocation.config.values
+    values = config.read(_file(invocation)).values
     if invocation.output.json:
         invocation.output.document("config", {"values": values})
         return 0
@@ -57,7 +57,7 @@ def _show(invocation: Invocation, words: list[str]) -> int:
 def _get(invocation: Invocation, words: list[str]) -> int:
     (key,) = _exactly(words, 1, "get KEY")
     _row(key)
-    value = invocation.config.get(key)
+    value = config.read(_file(invocation)).get(key)
     if invocation.output.json:
         invocation.output.document("config", {"values": {key: value}})
     elif value is not None:
@@ -86,7 +86,10 @@ def _set(invocation: Invocation, words: list[str]) -> int:
         raise PermissionDeniedError(
             f"{path} cannot be written", why=error.strerror or ""
         ) from None
-    invocation.output.note(f"{key} = {json.dumps(value, ensure_ascii=False)}")
+    if invocation.output.json:
+        invocation.output.document("config", {"values": {key: value}})
+    else:
+        invocation.output.note(f"{key} = {json.dumps(value, ensure_ascii=False)}")
     return 0
 
 
@@ -133,7 +136,11 @@ def _head(line: str) -> str:
 
 
 def _path(invocation: Invocation, words: list[str]) -> int:
-    invocation.output.result(str(_file(invocation)))
+    path = str(_file(invocation))
+    if invocation.output.json:
+        invocation.output.document("config", {"path": path})
+    else:
+        invocation.output.result(path)
     return 0
 
 
@@ -159,8 +166,11 @@ def _edit(invocation: Invocation, words: list[str]) -> int:
             why=error.strerror or "",
             fix=["EDITOR=nano splashpy config edit"],
         ) from None
-    for warning in config.read(path).warnings:
+    edited = config.read(path)
+    for warning in edited.warnings:
         invocation.output.warn(warning)
+    if invocation.output.json:
+        invocation.output.document("config", {"values": edited.values})
     return 0 if code == 0 else 1
 
 
@@ -214,4 +224,5 @@ CONFIG = PageCommand(
     arguments=(click.Argument(["words"], nargs=-1, metavar="[ACTION] [KEY] [VALUE]"),),
     options=COMMON,
     run=settings,
+    lenient=True,
 )

@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from splashpy.chat.keys import ACTIONS, spelled
 from splashpy.cli.catalogue import CATALOGUE, EXIT_CODES
-from splashpy.cli.config import KEYS
+from splashpy.cli.config import KEYS, KINDS
 from splashpy.cli.options import VARIABLES
 
 WIDTH = 80
@@ -36,7 +36,7 @@ def environment() -> str:
             lines += _entry("[keys] ACTION", "its keys; see splashpy help keys", 22)
             continue
         for key, (kind, effect) in rows.items():
-            lines += _entry(f"[{table}] {key}", f"{effect} ({kind.__name__})", 22)
+            lines += _entry(f"[{table}] {key}", f"{effect} ({KINDS[kind]})", 22)
     return "\n".join([*lines, "", *wrap(_PRECEDENCE, WIDTH)])
 
 
@@ -63,17 +63,17 @@ by lookup. splashpy show MODEL names the drafters published for a model.
 Without MODEL: SPLASHPY_MODEL, then [defaults] model of config.toml, then the
 only installed model, then demo.
 
-demo is SmolLM2-135M-Instruct. chat and run build it on first use from a 93 MB
-download; every other model is fetched by splashpy pull. Weights have licences
-of their own; splashpy pull names them before it downloads."""
+demo is SmolLM2-135M-Instruct. It is built on first use from a 93 MB download;
+every other model is fetched by splashpy pull. Weights have licences of their
+own; splashpy pull names them before it downloads."""
 
 OFFLINE = """\
 Working without the network
 
 --offline, or HF_HUB_OFFLINE=1, forbids every request. An installed model
-starts without any; only splashpy pull, the first use of demo, and a repository
-that is named to be packed or to draft need the network. What needs it and may
-not have it ends with E-OFFLINE, exit code 6.
+starts without any; only splashpy pull, the first use of demo, a repository
+that is named to be packed or to draft, and the test sets of splashpy bench need
+the network. What needs it and may not have it ends with E-OFFLINE, exit code 6.
 
 Online, using a model of the Hub asks once, without waiting for the answer,
 whether its repository has moved on; --no-update-check leaves that out.
@@ -117,7 +117,7 @@ answer is the one the target would have written alone.
   accepted   proposed tokens that were kept
   tau        acceptance length: tokens produced after the first one, divided by
              passes. The target's own token counts, so 1 is plain decoding and
-             the block size is the most there can be
+             the block size the most a drafter reaches; lookup may exceed it
   lookup     tokens proposed because the text repeats itself, without a drafter
   cached     prompt tokens whose state was still there from the last request
 

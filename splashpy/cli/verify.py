@@ -13,6 +13,7 @@ import click
 from splashpy.cli.invocation import Invocation
 from splashpy.cli.options import COMMON, ENGINE
 from splashpy.cli.page import Page, PageCommand
+from splashpy.cli.prompt import read_text
 from splashpy.cli.signals import Interrupts
 from splashpy.cli.verdict import Evidence, describe, shorten
 from splashpy.errors import TerminalError, UsageError
@@ -201,17 +202,14 @@ def _prompts(source: str | None) -> list[str]:
     """The quick suite, or one prompt a line of a file.
 
     Raises:
-        UsageError: the file has no prompt or cannot be read.
+        InputFileError: the file cannot be read.
+        UsageError: it has no prompt.
     """
     if source in (None, "quick"):
         from splashpy.bench.prompts import QUICK
 
         return [prompt.text for prompt in QUICK]
-    try:
-        lines = Path(source).expanduser().read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--prompts {source}: {error}") from None
-    texts = [line for line in lines if line.strip()]
+    texts = [line for line in read_text(source).splitlines() if line.strip()]
     if not texts:
         raise UsageError(f"--prompts {source}: no line holds a prompt")
     return texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,19 @@ def test_every_page_belongs_to_an_error() -> None:
     assert set(CATALOGUE) == {kind.code for kind in kinds()}
 
 
+TESTS = Path(__file__).resolve().parents[1]
+GENERAL = ("cli/test_failure.py", "test_errors.py")
+
+
+def test_every_error_is_met_by_a_test_of_what_raises_it() -> None:
+    files = set(TESTS.rglob("test_*.py")) - {TESTS / name for name in GENERAL}
+    told = "".join(path.read_text(encoding="utf-8") for path in files)
+
+    for code in CATALOGUE:
+        names = [kind.__name__ for kind in kinds() if kind.code == code]
+        assert re.search(rf"\b({'|'.join([code, *names])})\b", told), code
+
+
 @pytest.mark.parametrize(
     ("number", "code"),
     [
@@ -107,7 +121,9 @@ def test_every_page_belongs_to_an_error() -> None:
         (errno.EROFS, "E-PERM"),
         (errno.ENOTDIR, "E-PERM"),
         (errno.ENOSPC, "E-DISK"),
+        (errno.EDQUOT, "E-DISK"),
         (errno.ENAMETOOLONG, "E-FILE"),
+        (errno.EEXIST, "E-FILE"),
         (errno.EIO, "E-INTERNAL"),
     ],
 )

@@ -54,7 +54,8 @@ def test_one_is_printed_by_the_beginning_of_its_id_or_a_text(call: Call) -> None
 
 
 def test_export_and_import_make_a_copy(call: Call, home: Path) -> None:
-    assert call("history", "export", "01A", "--json", "-o", "a.json").code == 0
+    told = call("history", "export", "01A", "--json", "-o", "a.json")
+    assert told.json == {"schema": "splashpy.history/1", "written": ["a.json"]}
     copy = call("history", "import", "a.json").out.strip()
 
     assert copy not in ("01A", "01B")
@@ -69,7 +70,7 @@ def test_deleting_asks_and_then_it_is_gone(call: Call) -> None:
     assert refused.code == 2
     assert "--yes" in refused.err
 
-    assert call("history", "rm", "01A", "--yes").code == 0
+    assert call("history", "rm", "01A", "--yes", "--json").json["deleted"] == ["01A"]
     assert call("history", "show", "01A").code == 3
 
 

@@ -198,6 +198,25 @@ def test_a_page_shows_each_default(call: Call) -> None:
     assert "[as trained]" in render(run, rare=False)
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "meaning"),
+    [
+        ("list", "--all", "also models that can be pulled"),
+        ("history", "--all", "export every conversation"),
+        ("stop", "--all", "every server"),
+        ("serve", "--port N", "port; 0 takes a free one [8000]"),
+        ("launch", "--port N", "port of the server [the first that is ready]"),
+        ("serve", "--api-key KEY", "key clients must show [none on this machine]"),
+        ("bench", "--api-key KEY", "key of the endpoint [none]"),
+        ("chat", "--api-key KEY", "key of the server [none]"),
+    ],
+)
+def test_a_page_says_what_an_option_means_to_its_command(
+    call: Call, name: str, option: str, meaning: str
+) -> None:
+    assert f"  {option:<28} {meaning}\n" in call(name, "--help-all").out
+
+
 def _fail(*_: object) -> int:
     raise ZeroDivisionError("by nothing")
 

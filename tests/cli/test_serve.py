@@ -111,12 +111,13 @@ def test_a_running_server_is_listed_and_stopped(
     port = int(ready(process).rsplit(":", 1)[1].split("/")[0])
 
     listed = call("ps", "--json").json["servers"]
-    stopped = call("stop", str(port))
+    stopped = call("stop", str(port), "--json")
     code, _, _ = finish(process)
 
     assert [(item["port"], item["pid"]) for item in listed] == [(port, process.pid)]
     assert listed[0]["status"]["state"] == "ready"
     assert (stopped.code, code) == (0, 143)
+    assert [item["port"] for item in stopped.json["stopped"]] == [port]
     assert call("ps", "--json").json["servers"] == []
 
 
@@ -169,6 +170,7 @@ def test_an_agent_is_started_with_the_server_it_shall_use(
 
     code, out, _ = finish(start("launch", "claude", "--", "-p", "hi"))
     printed = call("launch", "claude", "--print-env").out
+    fields = call("launch", "claude", "--print-env", "--json").json
     told = call("integrations").out
     missing = call("launch", "opencode")
     process.send_signal(signal.SIGINT)
@@ -179,8 +181,10 @@ def test_an_agent_is_started_with_the_server_it_shall_use(
     assert out.endswith("-p hi\n")
     assert f"export ANTHROPIC_BASE_URL={url}" in printed
     assert "unset ANTHROPIC_API_KEY" in printed
+    assert fields["environment"]["ANTHROPIC_BASE_URL"] == url
     assert f"export OPENAI_BASE_URL={url}/v1" in told
     assert missing.code == 3
+    assert "[E-PROGRAM]" in missing.err
     assert "https://opencode.ai" in missing.err
 
 

@@ -198,7 +198,7 @@ def test_prompts_come_from_a_file(
         (["--temp", "0.7"], 2, "--temp goes with --seeds"),
         (["--seeds", "1", "--temp", "0"], 2, "--temp 0 leaves nothing to a seed"),
         (["--block-size", "1"], 2, "leaves no drafts to compare with"),
-        (["--prompts", "/no/such/file"], 2, "/no/such/file"),
+        (["--prompts", "/no/such/file"], 3, "/no/such/file cannot be read  [E-FILE]"),
         (["--full"], 2, "--full goes with --files"),
         (["--block-size", "9", "--no-lookup"], 2, "8 rows"),
         (["--race"], 2, "100 columns"),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import shlex
 import shutil
@@ -14,8 +16,11 @@ from pathlib import Path
 
 import click
 import pytest
+from commandline import LIMIT, write_recording
 
 from splashpy.cli import program
+from splashpy.cli.catalogue import CATALOGUE
+from splashpy.cli.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = click.Context(program.PROGRAM)
@@ -65,11 +70,73 @@ def test_the_readme_fits_its_length() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text)
 
-    for link in links:
+    for link in re.findall(r"\]\(([^)]+)\)", text):
         if "://" not in link:
-            assert (page.parent / link).exists(), link
+            path, _, anchor = link.partition("#")
+            assert (page.parent / path).exists(), link
+            other = page.parent / path if path else page
+            assert not anchor or anchor in anchors(other), link
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name on a page, as GitHub spells headings."""
+    heads = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+NO_COMMANDS = ("CHANGELOG.md", "cli.md", "dependencies.md", "log.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_begins_with_a_command_that_works(page: Path) -> None:
+    beginning = page.read_text(encoding="utf-8").splitlines()[:16]
+    command = re.search(r"^(```sh|.*`splashpy \w)", "\n".join(beginning), re.M)
+
+    assert command or page.name in NO_COMMANDS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_is_said_of_a_command_between_words_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("\n", " ")
+    for span in re.findall(r"`(splashpy [a-z][^`]*)`", text):
+        check_spoken(span)
+
+
+def check_spoken(span: str) -> None:
+    """A command in running text: its name, and every option in it, exist."""
+    words = span.partition(" -- ")[0].split()[1:]
+    assert words[0] in COMMANDS or " ".join(words[:2]) in COMMANDS, span
+    name = " ".join(words[:2])
+    command = program.load(name if name in COMMANDS else words[0])
+    flags = {flag for row in command.params for flag in row.opts}
+    for word in words:
+        if re.match(r"--?[a-z]", word):
+            assert word.partition("=")[0].rstrip(".,") in {*flags, "-h", "--help"}, span
+
+
+def advised() -> Iterator[str]:
+    """What errors advise, with X for what is only known when they happen."""
+    for row in CATALOGUE.values():
+        yield from row.fixes
+    for path in sorted((ROOT / "splashpy").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "fix":
+                for each in getattr(node.value, "elts", ()):
+                    parts = getattr(each, "values", [each])
+                    yield "".join(map(_said, parts))
+
+
+def _said(part: ast.expr) -> str:
+    return str(part.value) if isinstance(part, ast.Constant) else " X "
+
+
+def test_every_command_the_program_advises_exists() -> None:
+    texts = [text for text in advised() if re.match(r"splashpy [a-z]", text)]
+
+    assert len(texts) > 50
+    for text in texts:
+        check_spoken(text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -82,6 +149,45 @@ def test_every_splashpy_command_on_a_page_can_be_parsed(page: Path) -> None:
             name, _, rest = program.PROGRAM.resolve_command(PROGRAM, words[1:])
             # Raises what a person would be told; no command runs.
             program.load(name or "").make_context(name, rest)
+
+
+RECORDED = """\
+#!{python}
+import math, sys
+from pathlib import Path
+from splashpy.cli import main, writing
+from splashpy.client.replay import ReplayClient
+from splashpy.protocol import Load
+
+writing.load_command = lambda *_: Load(model="replay")
+writing._connect = lambda _: ReplayClient(Path({recording!r}), speed=math.inf)
+sys.exit(main())
+"""
+"""``splashpy`` with a recorded answer in place of a model."""
+
+RUNS = [line for line in "".join(blocks(README)).splitlines() if "splashpy run" in line]
+
+
+@pytest.mark.parametrize("line", RUNS)
+def test_a_shell_runs_what_the_readme_shows(line: str, tmp_path: Path) -> None:
+    recording = str(write_recording(tmp_path / "recording", "Red, yellow, blue."))
+    program = tmp_path / "splashpy"
+    program.write_text(RECORDED.format(python=sys.executable, recording=recording))
+    program.chmod(0o755)
+    places = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": places},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+
+    assert (done.returncode, "error:" in done.stderr) == (0, False), done.stderr
+    assert "Red, yellow, blue." in done.stdout
 
 
 @pytest.mark.parametrize("manual", MANUALS, ids=lambda path: path.name)
