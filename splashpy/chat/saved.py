@@ -179,12 +179,15 @@ def _revived(saved: SavedMessage, time_of_day: str) -> Message:
     at = saved.created_at[:16].replace("T", " ") or time_of_day
     if saved.role == "user":
         return UserMessage(saved.content, at, attachments=saved.attachments)
-    done = event_from_line(json.dumps(saved.done)) if saved.done else None
+    try:
+        done = event_from_line(json.dumps(saved.done)) if saved.done else None
+    except ValueError:  # of another version: what was written counts, not its numbers
+        done = None
     reply = Reply(saved.model, at, "", 0.0)
     reply.text, reply.reasoning = saved.content, saved.reasoning
     reply.tool_text = saved.tool_text
     reply.done = done if isinstance(done, Done) else None
-    reply.problem = _problem(saved.error) if saved.error else None
+    reply.problem = problem_of(saved.error) if saved.error else None
     reply.trace += saved.trace
     match saved.state:
         case "complete" | "stopped":
@@ -196,7 +199,8 @@ def _revived(saved: SavedMessage, time_of_day: str) -> Message:
     return reply
 
 
-def _problem(error: Mapping[str, Any]) -> Problem:
+def problem_of(error: Mapping[str, Any]) -> Problem:
+    """The problem whose fields were saved."""
     return Problem(
         str(error.get("code", "")),
         str(error.get("message", "")),

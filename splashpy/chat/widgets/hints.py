@@ -59,12 +59,14 @@ class AttachedFiles(Widget):
         self._files: list[Attachment] = []
         self.display = False
 
-    def show(self, files: list[Attachment]) -> None:
-        """Draw these, or hide when there are none."""
-        if files != self._files:
-            self._files = list(files)
-            self.display = bool(files)
-            self.refresh()
+    def show(self, files: list[Attachment]) -> bool:
+        """Draw these, or hide when there are none; whether they are others."""
+        if files == self._files:
+            return False
+        self._files = list(files)
+        self.display = bool(files)
+        self.refresh()
+        return True
 
     def render(self) -> Content:
         """Their names and sizes."""
