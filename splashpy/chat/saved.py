@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from splashpy.chat.entries import Attachment, Message, Problem, Reply, UserMessage
@@ -95,6 +96,18 @@ class SavedConversation:
         return path[::-1]
 
 
+def local_time(at: str) -> str:
+    """A moment as the clock on the person's wall showed it; any other text as it is.
+
+    Args:
+        at: UTC, ISO 8601.
+    """
+    try:
+        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return at
+
+
 def title_of(text: str) -> str:
     """A title for a conversation that begins with this message."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
@@ -176,7 +189,7 @@ def restore(
 
 
 def _revived(saved: SavedMessage, time_of_day: str) -> Message:
-    at = saved.created_at[:16].replace("T", " ") or time_of_day
+    at = local_time(saved.created_at) or time_of_day
     if saved.role == "user":
         return UserMessage(saved.content, at, attachments=saved.attachments)
     try:

@@ -11,10 +11,11 @@ from chat.scripted import Chat, MakeChat, Script
 
 from splashpy.chat.commands import COMMANDS
 from splashpy.chat.entries import UserMessage
-from splashpy.chat.keeper import Keeper
+from splashpy.chat.keeper import UNSAID, Keeper
 from splashpy.chat.keys import ACTIONS, clashes, rebound
 from splashpy.chat.orders.table import ORDERS
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.store import Draft
 from splashpy.client.replay import Timed
 
 
@@ -195,6 +196,23 @@ def test_a_conversation_is_saved_and_gone_on_with(
         assert it.prompt.text == "one"
 
     chat(recording, keeper=keeper_at(tmp_path), resume=keeper.conversation).run(second)
+
+
+def test_a_message_that_waited_and_was_sent_is_no_draft_any_more(
+    chat: MakeChat, recording: list[Timed], tmp_path: Path
+) -> None:
+    keeper = keeper_at(tmp_path)
+
+    async def scenario(it: Chat) -> None:
+        it.prompt.insert("one")
+        await it.pilot.press("enter")  # before the model is there
+        await it.until(lambda: "first answer" in it.transcript and it.session.idle)
+        keeper.flush()
+        name = keeper.conversation or ""
+        assert keeper.ask(lambda store: store.draft(name)) == Draft()
+        assert keeper.ask(lambda store: store.draft(UNSAID)) == Draft()
+
+    chat(recording, keeper=keeper).run(scenario)
 
 
 def test_a_chat_that_was_left_in_the_middle_of_an_answer_kept_it(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from chat.scripted import Chat, MakeChat, Script
 from textual.widgets import OptionList
 
 from splashpy.chat.keeper import Keeper
-from splashpy.chat.saved import SavedConversation, SavedMessage
+from splashpy.chat.saved import SavedConversation, SavedMessage, local_time
 from splashpy.chat.screens.picker import PickerScreen
 from splashpy.chat.store import opened
 
@@ -159,6 +160,19 @@ def test_what_was_being_written_is_found_again_after_another_was_opened(
         assert it.prompt.earlier.found("thought") == ["half a thought"]
 
     chat(script.started(), keeper=keeper).run(scenario)
+
+
+def test_times_are_those_of_the_clock_on_the_wall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "UTC-5:30")  # POSIX counts westwards
+    time.tzset()
+    try:
+        assert local_time("2026-03-01T22:00:00.000Z") == "2026-03-02 03:30"
+        assert local_time("yesterday") == "yesterday"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_without_saving_there_is_no_list_but_a_reason(

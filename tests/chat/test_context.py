@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from chat.scripted import Chat, MakeChat, Script
 
@@ -167,6 +169,23 @@ def test_the_gauge_follows_what_is_typed(chat: MakeChat, script: Script) -> None
         await it.until(lambda: "0 / 1K" in it.text_of("HeaderBar"))
 
     chat(lambda: CountingEngine(script.started())).run(scenario)
+
+
+def test_what_was_typed_before_the_model_was_there_is_counted_then(
+    chat: MakeChat, script: Script
+) -> None:
+    def connect() -> CountingEngine:
+        typed.wait(60)
+        return CountingEngine(script.started())
+
+    async def scenario(it: Chat) -> None:
+        it.prompt.insert("x" * 20)
+        await it.until(lambda: it.app.screen.writing._timer is None)
+        typed.set()
+        await it.until(lambda: "20 / 1K" in it.text_of("HeaderBar"))
+
+    typed = threading.Event()
+    chat(connect).run(scenario)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from splashpy.chat import exchange
 from splashpy.chat.files import path_of
 from splashpy.chat.keeper import new_id, utc_now
-from splashpy.chat.saved import SavedConversation
+from splashpy.chat.saved import SavedConversation, local_time
 from splashpy.chat.screens.ask import AskScreen
 from splashpy.chat.screens.picker import Deed, PickerScreen, Row
 from splashpy.chat.store import Summary
@@ -51,7 +51,7 @@ def chats(screen: ChatScreen, argument: str) -> None:
 
 def _row(summary: Summary, present: str | None) -> Row:
     marks = ("▸ " if summary.id == present else "") + ("★ " if summary.pinned else "")
-    when = summary.updated_at[:16].replace("T", " ")
+    when = local_time(summary.updated_at)
     return Row(
         summary.id,
         marks + (summary.title or "(no text)"),

@@ -51,6 +51,8 @@ class Writing:
         self._attached = attached
         self._completions = Completions(self._files_listed)
         self._timer: Timer | None = None
+        self._idle = False
+        self._waiting: str | None = None
         prompt.popup = popup
 
     def remember(self, say: Callable[[str], None]) -> None:
@@ -112,10 +114,13 @@ class Writing:
     def sync(self) -> None:
         """Show what waits, what goes with the next message, and what that replaces."""
         self._queued.show(self._session.queued)
-        if self._attached.show(self._prompt.attachments):
+        was_idle, self._idle = self._idle, self._session.idle
+        countable = self._idle and not was_idle and bool(self._prompt.text)
+        if self._attached.show(self._prompt.attachments) or countable:
             self._keep_soon()
-        if self._session.queued is not None:
-            self.keep()
+        if self._session.queued != self._waiting:
+            self._waiting = self._session.queued
+            self.keep()  # or what was sent since would come back after a crash
         title = _EDITING if self._conversation.editing else ""
         if self._prompt.border_title != title:  # setting it draws the editor again
             self._prompt.border_title = title

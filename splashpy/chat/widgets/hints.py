@@ -12,6 +12,7 @@ from splashpy.chat.theme import FAINT
 from splashpy.sanitize import sanitize, sanitize_line
 from splashpy.units import format_bytes
 
+_BETWEEN = Content("   ")
 _KEYS = (
     ("^N", "new"),
     ("^S", "chats"),
@@ -97,8 +98,11 @@ class HintFooter(Widget):
         """The sentence or the keys."""
         if self._sentence:
             return Content.styled(self._sentence, "$text-warning")
-        keys = [
-            Content.assemble(key, " ", Content.styled(word, FAINT))
-            for key, word in _KEYS
-        ]
-        return Content("   ").join(keys)
+        shown = Content("")
+        for key, word in _KEYS:
+            one = Content.assemble(key, " ", Content.styled(word, FAINT))
+            longer = _BETWEEN.join([shown, one]) if shown else one
+            if longer.cell_length > self.size.width:
+                break
+            shown = longer
+        return shown
