@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from textual.app import App
@@ -255,6 +256,7 @@ def run_chat(  # noqa: PLR0913 - what a chat consists of
         with Guardian(inline=settings.inline):
             mouse = _show(app, settings, mouse=settings.mouse)
             while mouse is not None:
+                settings = replace(settings, theme=app.theme)
                 app = ChatApp(conversation, settings)
                 mouse = _show(app, settings, mouse=mouse)
     finally:

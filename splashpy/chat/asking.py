@@ -20,7 +20,7 @@ from splashpy.chat.entries import (
     UserMessage,
     forget,
 )
-from splashpy.chat.history import told
+from splashpy.chat.history import content_of, told
 from splashpy.chat.race import Race
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.shown import ShownPath
@@ -46,7 +46,7 @@ class Asking(ShownPath):
         reply: the answer that is running, also the last Reply of ``entries``.
         queued: the one message that waits for the engine.
         queued_files: what is sent with it.
-        returned: text of a message that failed, to be put back into the editor.
+        returned: a message that failed, to be put back into the editor.
         too_long: the answer that failed because the context is too small, once.
     """
 
@@ -60,7 +60,7 @@ class Asking(ShownPath):
         self.reply: Reply | None = None
         self.queued: str | None = None
         self.queued_files: tuple[Attachment, ...] = ()
-        self.returned: str | None = None
+        self.returned: UserMessage | None = None
         self.too_long: Problem | None = None
         self._compacting: list[Message] = []
         self._counting = ""
@@ -83,6 +83,21 @@ class Asking(ShownPath):
     def accepts(self) -> bool:
         """A message would be answered or queued."""
         return self.idle or self.queued is None
+
+    @property
+    def hindrance(self) -> str:
+        """Why nothing can be asked now, for a person; empty when it can."""
+        if self.reply is not None:
+            return "wait until the answer has ended"
+        match self.engine.phase:
+            case "ready":
+                return ""
+            case "unloaded":
+                return "the model is unloaded; /reload loads it"
+            case "dead" | "failed" | "stuck":
+                return "the engine does not answer; ctrl+r starts it again"
+            case "starting" | "loading":
+                return "wait until the model is loaded"
 
     @property
     def busy(self) -> bool:
@@ -144,15 +159,16 @@ class Asking(ShownPath):
         self.reply.stopping_since = now
         return [Cancel(id=self.reply.request_id)]
 
-    def drop_queued(self) -> str | None:
+    def drop_queued(self) -> UserMessage | None:
         """Take the waiting message back."""
         text, self.queued = self.queued, None
-        return text
+        files, self.queued_files = self.queued_files, ()
+        return None if text is None else UserMessage(text, "", files)
 
-    def take_returned(self) -> str | None:
-        """Text for the editor, once."""
-        text, self.returned = self.returned, None
-        return text
+    def take_returned(self) -> UserMessage | None:
+        """A message for the editor, once."""
+        message, self.returned = self.returned, None
+        return message
 
     @property
     def can_retry(self) -> bool:
@@ -167,7 +183,7 @@ class Asking(ShownPath):
             reply: on the path; None: the last one.
         """
         question = self.last_question() if reply is None else question_of(reply)
-        if question is None or not self.idle:
+        if question not in self.tree.messages or not self.idle:
             return []
         self.tree.leaf = question
         self.show_path()
@@ -257,17 +273,19 @@ class Asking(ShownPath):
 
     # --- how full the context is --------------------------------------------------
 
-    def count(self, draft: str) -> list[Command]:
+    def count(self, draft: str, files: Sequence[Attachment] = ()) -> list[Command]:
         """Ask how many tokens the next prompt would have.
 
         Args:
             draft: what stands in the editor.
+            files: what would be sent with it.
         """
         if not self.idle:
             return []
         messages = list(self.history())
-        if draft.strip():
-            messages.append({"role": "user", "content": draft})
+        if draft.strip() or files:
+            written = content_of(UserMessage(draft, "", tuple(files)))
+            messages.append({"role": "user", "content": written})
         if not messages or messages[-1]["role"] != "user":
             self.counted = None  # the last answer told how much there is
             return []

@@ -105,8 +105,8 @@ def parse_quietly(text: str) -> str | None:
 
 
 def message_of(text: str) -> str:
-    """The message a text is: ``//x`` sends ``/x``."""
-    return text[1:] if text.startswith("//") else text
+    """The message a text is: ``//x`` sends ``/x``, and ``// x`` is no command."""
+    return text[1:] if text.startswith("//") and not text[2:3].isspace() else text
 
 
 def matching(start: str) -> list[Command]:

@@ -143,9 +143,9 @@ class Conversation:
         self._send(commands)
         return bool(commands)
 
-    def count(self, draft: str) -> None:
+    def count(self, draft: str, files: Sequence[Attachment] = ()) -> None:
         """Have the next prompt counted; the session learns it later."""
-        self._send(self.session.count(draft))
+        self._send(self.session.count(draft, files))
 
     def compact(self, turns: int) -> bool:
         """Have the oldest turns summed up; False when that is not possible now."""

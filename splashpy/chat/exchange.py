@@ -16,12 +16,16 @@ from typing import Any
 
 from splashpy.chat.entries import Attachment
 from splashpy.chat.history import fenced_file
-from splashpy.chat.saved import SavedConversation, SavedMessage
+from splashpy.chat.saved import SavedConversation, SavedMessage, problem_of
+from splashpy.chat.settings import ChatSettings
 from splashpy.errors import InputFileError
+from splashpy.protocol import Done, Generate
+from splashpy.wire import check, event_from_line
 
 SCHEMA = "splashpy.conversation/1"
 _LARGEST_FILE = 64 << 20  # bytes of a conversation that is read back
 _NAME_CHARACTERS = 40
+_WRONG = (ValueError, KeyError, TypeError, AttributeError)  # in data of any shape
 
 
 def to_markdown(conversation: SavedConversation, *, reasoning: bool = False) -> str:
@@ -89,6 +93,8 @@ def from_json(text: str, *, new_id: Callable[[], str]) -> SavedConversation:
         if data["schema"] != SCHEMA:
             raise ValueError(f"its schema is {data['schema']!r}")
         messages = list(_messages(data["messages"], new_id))
+        parameters = dict(data.get("parameters") or {})
+        _check_parameters(parameters)
         ids = {old: message.id for old, message in messages}
         renamed = tuple(
             replace(message, parent=ids.get(message.parent or ""))
@@ -102,11 +108,11 @@ def from_json(text: str, *, new_id: Callable[[], str]) -> SavedConversation:
             system=data["system"]
             if data.get("system") is None
             else _text(data, "system"),
-            parameters=dict(data.get("parameters") or {}),
+            parameters=parameters,
             leaf=ids.get(data.get("leaf")),
             messages=renamed,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (*_WRONG, RecursionError) as error:
         raise InputFileError(
             "this is not an exported conversation",
             why=f"{SCHEMA} is expected: {error}",
@@ -140,9 +146,9 @@ def _messages(
                 reasoning=str(row.get("reasoning", "")),
                 tool_text=str(row.get("tool_text", "")),
                 state="partial" if state == "streaming" else state,
-                done=row.get("done"),
-                error=row.get("error"),
-                trace=base64.b64decode(row.get("trace", "")),
+                done=_finished(row.get("done")),
+                error=asdict(problem_of(row["error"])) if row.get("error") else None,
+                trace=base64.b64decode(row.get("trace", ""), validate=True),
                 left_out=row.get("left_out") is True,
                 attachments=tuple(
                     Attachment(_text(file, "name"), _text(file, "text"))
@@ -150,6 +156,31 @@ def _messages(
                 ),
             ),
         )
+
+
+def _check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Say now what the engine, or a page that shows them, would fail with.
+
+    Raises:
+        ValueError: one has a type it cannot have.
+    """
+    settings = ChatSettings().with_parameters(parameters)
+    check(
+        Generate(
+            id="",
+            sampling=settings.sampling,
+            max_tokens=settings.max_tokens,
+            effort=settings.effort,
+            draft=settings.draft,
+        )
+    )
+
+
+def _finished(fields: Any) -> Mapping[str, Any] | None:
+    """The ``Done`` event of a finished answer, all of it as declared."""
+    if fields is not None and not isinstance(event_from_line(json.dumps(fields)), Done):
+        raise ValueError("an answer ended with something else than done")
+    return fields
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:
@@ -166,6 +197,8 @@ def read_json(path: Path, *, new_id: Callable[[], str]) -> SavedConversation:
         InputFileError: it cannot be read, or is something else.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise InputFileError(f"{path} is not a file")
         if path.stat().st_size > _LARGEST_FILE:
             raise InputFileError(f"{path} is too large", why="64 MB is the most")
         text = path.read_text(encoding="utf-8")

@@ -19,6 +19,18 @@ _PATIENCE_SECONDS = 5.0
 _PASSED_OVER = ("node_modules", "__pycache__")
 
 
+def path_of(text: str) -> Path:
+    """The path a person wrote: in quotes or not, from ``~`` or not.
+
+    Raises:
+        InputFileError: the home directory it names is not known.
+    """
+    try:
+        return Path(text.strip("'\"")).expanduser()
+    except RuntimeError as error:
+        raise InputFileError(f"{text} is no path", why=str(error)) from None
+
+
 def read(path: Path, name: str = "") -> Attachment:
     """A text file, whole.
 

@@ -291,6 +291,8 @@ class Keeper:
                 job(self._store)
         except SplashError as error:
             self._tell(f"{error.message}: {error.why}" if error.why else error.message)
+        except Exception as error:  # noqa: BLE001 - without the thread nothing is kept
+            self._tell(f"something was not saved: {error!r}")
 
     def _tell(self, sentence: str) -> None:
         with self._telling:

@@ -8,6 +8,7 @@ begin and end a message of several lines.
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -60,6 +61,8 @@ def run_plain(  # noqa: PLR0913 - a chat and its three streams
         The exit code: 0, 9 when the engine died and was not started again, or 130
         after an interruption that was to end everything.
     """
+    if isinstance(stdin, io.TextIOWrapper):
+        stdin.reconfigure(errors="replace")  # keys of another character set
     lines = LineChat(connect, load, settings, stdout, stderr)
     lines.keeper = keeper
     try:
@@ -141,7 +144,7 @@ class LineChat:
         self._client: EngineClient | None = None
         self._stdout = stdout
         self._stderr = stderr
-        self._notices_told = 0
+        self._told: list[Notice] = []
         self._told_at = 0.0
         self._told_work = ""
 
@@ -299,9 +302,10 @@ class LineChat:
         self.tell(f"{work} {done / total:.0%}" if total else work)
 
     def _tell_problem(self) -> None:
-        for notice in self._notices()[self._notices_told :]:
-            self._tell_about(notice.problem)
-            self._notices_told += 1
+        for notice in self._notices():
+            if notice not in self._told:
+                self._told.append(notice)
+                self._tell_about(notice.problem)
 
     def _notices(self) -> list[Notice]:
         entries = self.session.entries

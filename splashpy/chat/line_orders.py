@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splashpy.chat import exchange, files, meters
@@ -76,7 +75,7 @@ def attach(chat: LineChat, argument: str) -> None:
     """Send a text file with the next message."""
     if not argument:
         raise UsageError("/attach needs the path of a text file")
-    path = Path(argument.strip("'\"")).expanduser()
+    path = files.path_of(argument)
     chat.files.append(files.read(path, ""))
     chat.tell(f"goes with the next message: {path}")
 
@@ -93,7 +92,7 @@ def export(chat: LineChat, argument: str) -> None:
     if form not in ("", "md", "json"):
         form, path = ("json" if argument.endswith(".json") else "md"), argument
     write = exchange.to_json if form == "json" else exchange.to_markdown
-    target = Path(path or exchange.file_name(saved, form or "md")).expanduser()
+    target = files.path_of(path or exchange.file_name(saved, form or "md"))
     exchange.write_text(target, write(saved))
     chat.tell(f"written: {target}")
 

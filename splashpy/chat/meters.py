@@ -98,7 +98,7 @@ class LiveMeter:
         if self._first_at is None:
             return None
         start = max(self._first_at, now - _WINDOW_SECONDS)
-        if now - start < _SHORTEST_SPAN_SECONDS:
+        if now - start < _SHORTEST_SPAN_SECONDS or not self.passes:
             return None
         return sum(count for at, count in self._recent if at > start) / (now - start)
 

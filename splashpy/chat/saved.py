@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from splashpy.chat.entries import Attachment, Message, Problem, Reply, UserMessage
@@ -95,6 +96,18 @@ class SavedConversation:
         return path[::-1]
 
 
+def local_time(at: str) -> str:
+    """A moment as the clock on the person's wall showed it; any other text as it is.
+
+    Args:
+        at: UTC, ISO 8601.
+    """
+    try:
+        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return at
+
+
 def title_of(text: str) -> str:
     """A title for a conversation that begins with this message."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
@@ -176,15 +189,18 @@ def restore(
 
 
 def _revived(saved: SavedMessage, time_of_day: str) -> Message:
-    at = saved.created_at[:16].replace("T", " ") or time_of_day
+    at = local_time(saved.created_at) or time_of_day
     if saved.role == "user":
         return UserMessage(saved.content, at, attachments=saved.attachments)
-    done = event_from_line(json.dumps(saved.done)) if saved.done else None
+    try:
+        done = event_from_line(json.dumps(saved.done)) if saved.done else None
+    except ValueError:  # of another version: what was written counts, not its numbers
+        done = None
     reply = Reply(saved.model, at, "", 0.0)
     reply.text, reply.reasoning = saved.content, saved.reasoning
     reply.tool_text = saved.tool_text
     reply.done = done if isinstance(done, Done) else None
-    reply.problem = _problem(saved.error) if saved.error else None
+    reply.problem = problem_of(saved.error) if saved.error else None
     reply.trace += saved.trace
     match saved.state:
         case "complete" | "stopped":
@@ -196,7 +212,8 @@ def _revived(saved: SavedMessage, time_of_day: str) -> Message:
     return reply
 
 
-def _problem(error: Mapping[str, Any]) -> Problem:
+def problem_of(error: Mapping[str, Any]) -> Problem:
+    """The problem whose fields were saved."""
     return Problem(
         str(error.get("code", "")),
         str(error.get("message", "")),

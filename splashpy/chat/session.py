@@ -144,7 +144,7 @@ class Session(Asking):
         mark_history(self.tree.path())
         question = question_of(reply)
         if question is not None and not self._compacting:
-            self.returned = question.text
+            self.returned = question
         if reply.problem.code == ContextLengthError.code:
             self.too_long = reply.problem
         self._compacting = []

@@ -65,6 +65,7 @@ class ShownPath:
         path = self.tree.path()
         mark_history(path)
         self.entries = [*path, *self.open_notices]
+        self.counted = None
         answers = [m.done for m in path if isinstance(m, Reply) and m.done]
         last = answers[-1].usage if answers else None
         self.context_used = last.prompt + last.completion if last else None

@@ -85,7 +85,7 @@ def speed_lines(session: Session, now: float) -> list[Content]:
     ready, memory = session.engine.ready, session.engine.memory
     lines = list(_draft_lines(ready))
     if replies:
-        lines += _answer_lines(replies[-1], ready, now)
+        lines += _answer_lines(replies[-1], ready, now, plain_rate(session))
     lines += _memory_lines(ready, memory)
     return lines
 
@@ -103,12 +103,29 @@ def _draft_lines(ready: Ready | None) -> Iterator[Content]:
     yield _fact("block", f"{ready.block_size} tokens a pass")
 
 
-def _answer_lines(reply: Reply, ready: Ready | None, now: float) -> Iterator[Content]:
+def plain_rate(session: Session) -> float | None:
+    """Tokens a second of the model alone: of its last answer without any draft.
+
+    None until there was one, which ``/race`` and ``/draft off`` see to.
+    """
+    for message in reversed(session.tree.messages):
+        if isinstance(message, Reply) and message.name == session.model_name:
+            done = message.done
+            if done is not None and done.spec.cycles and not done.spec.drafted:
+                return meters.final_rate(done)
+    return None
+
+
+def _answer_lines(
+    reply: Reply, ready: Ready | None, now: float, plain: float | None
+) -> Iterator[Content]:
     block_size = ready.block_size if ready is not None else 1
     spec = Speculation.of(reply)
     rate = meters.final_rate(reply.done) if reply.done else reply.meter.rate(now)
     yield Content("")
     yield _fact("speed", meters.format_rate(rate))
+    factor = f" ({rate / plain:.2f}x)" if rate and plain else ""
+    yield _fact("plain", meters.format_rate(plain) + factor)
     yield _fact("τ", meters.format_acceptance(spec.tau, block_size)[2:])
     yield _fact("passes", f"{spec.passes:,}")
     yield _fact("drafted", f"{spec.drafted:,}")

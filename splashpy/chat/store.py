@@ -249,11 +249,13 @@ class Store:
         """Look through the whole file; start afresh when it is damaged.
 
         Raises:
-            DatabaseError: a fresh file cannot be made either.
+            DatabaseError: it cannot be read now, or a fresh file cannot be made either.
         """
         try:
             (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
+            if not damaged(error):
+                raise unusable(self.path, error) from None
             found = str(error)
         if found == "ok":
             return
@@ -266,11 +268,11 @@ class Store:
 
     def recover(self) -> int:
         """Mark answers whose program is gone as partial; returns how many."""
-        rows = self._connection.execute(
-            "SELECT DISTINCT owner FROM messages WHERE state = 'streaming'"
-        ).fetchall()
-        gone = [owner for (owner,) in rows if not _alive(owner)]
         with self._changing() as connection:
+            rows = connection.execute(
+                "SELECT DISTINCT owner FROM messages WHERE state = 'streaming'"
+            ).fetchall()
+            gone = [owner for (owner,) in rows if not _alive(owner)]
             return sum(
                 connection.execute(
                     "UPDATE messages SET state = 'partial'"

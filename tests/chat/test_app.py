@@ -9,6 +9,7 @@ import pytest
 from chat.scripted import Chat, MakeChat, Script
 from textual.app import App
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from splashpy.chat.app import ChatApp, run_chat
 from splashpy.chat.screens.chat import ChatScreen
@@ -97,6 +98,20 @@ def test_markup_of_any_origin_is_shown_as_it_is(chat: MakeChat, script: Script) 
         assert it.app.is_running
 
     chat(recording, settings=settings, size=(160, 50)).run(scenario)
+
+
+@pytest.mark.parametrize("key", ["f1", "f2", "ctrl+r", "ctrl+l"])
+def test_ctrl_c_closes_what_is_over_the_conversation(
+    chat: MakeChat, script: Script, key: str
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        await it.pilot.press(key)
+        await it.until(lambda: isinstance(it.app.screen, ModalScreen))
+        await it.pilot.press("ctrl+c")
+        await it.until(lambda: isinstance(it.app.screen, ChatScreen))
+
+    chat(script.started()).run(scenario)
 
 
 def test_a_new_conversation_starts_empty(chat: MakeChat, script: Script) -> None:

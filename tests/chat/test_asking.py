@@ -6,10 +6,12 @@ from __future__ import annotations
 import pytest
 from chat.spoken import READY, ask, exchange, finish, new_session, replies_of, write
 
-from splashpy.chat.entries import UserMessage
+from splashpy.chat.entries import Attachment, UserMessage
 from splashpy.chat.session import Session
+from splashpy.errors import EngineDiedError
 from splashpy.protocol import (
     Cancel,
+    Count,
     Failure,
     Generate,
     Sampling,
@@ -163,9 +165,31 @@ def test_a_message_that_waits_is_not_lost_with_the_conversation(
     session: Session,
 ) -> None:
     ask(session, "one")
-    session.submit("two", 1.5)
+    file = Attachment("notes.md", "text")
+    session.submit("two", 1.5, [file])
 
     session.new_conversation(2.0)
 
     assert session.queued is None
-    assert session.take_returned() == "two"
+    returned = session.take_returned()
+    assert returned is not None
+    assert (returned.text, returned.attachments) == ("two", (file,))
+
+
+def test_files_are_counted_with_what_is_written(session: Session) -> None:
+    (command,) = session.count("why?", [Attachment("a.md", "text")])
+
+    assert isinstance(command, Count)
+    (message,) = command.messages
+    assert message["content"].startswith("a.md\n```\ntext\n```")
+    assert message["content"].endswith("why?")
+
+
+def test_what_hinders_an_answer_is_said_as_it_is(session: Session) -> None:
+    assert session.hindrance == ""
+    ask(session, "one")
+    assert "ended" in session.hindrance
+    session.lost(EngineDiedError("gone"))
+    assert "ctrl+r" in session.hindrance
+    session.restart()
+    assert "loaded" in session.hindrance

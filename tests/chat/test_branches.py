@@ -10,10 +10,12 @@ import pytest
 from chat.scripted import Chat, MakeChat, Script
 
 from splashpy.chat.commands import COMMANDS
-from splashpy.chat.keeper import Keeper
+from splashpy.chat.entries import UserMessage
+from splashpy.chat.keeper import UNSAID, Keeper
 from splashpy.chat.keys import ACTIONS, clashes, rebound
 from splashpy.chat.orders.table import ORDERS
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.store import Draft
 from splashpy.client.replay import Timed
 
 
@@ -94,6 +96,47 @@ def test_a_branch_begins_at_the_chosen_answer(
     chat(recording).run(scenario)
 
 
+def test_a_version_with_much_below_it_is_shown_from_its_place(
+    chat: MakeChat, script: Script
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        screen, session = it.app.screen, it.session
+        first, second = (UserMessage(text, "14:02") for text in ("first", "second"))
+        session.add(first, None)
+        for number in range(150):
+            message = UserMessage(f"message {number}", "14:02")
+            session.add(message, session.tree.leaf)
+        session.add(second, None)
+        session.show_path()
+        screen.sync()
+        await it.until(lambda: "second" in it.transcript)
+        await it.pilot.press("alt+up", "left_square_bracket")
+        await it.until(lambda: "message 149" in it.transcript)
+        assert screen.transcript.chosen is first
+        view = screen.transcript.view_of(first)
+        await it.until(lambda: view.region.overlaps(screen.transcript.region))
+
+    chat(script.started()).run(scenario)
+
+
+def test_what_was_chosen_is_not_taken_along_into_another_conversation(
+    chat: MakeChat, recording: list[Timed], tmp_path: Path
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await ask(it, "one", "first answer")
+        await it.pilot.press("alt+up", "ctrl+n")
+        await it.until(lambda: it.transcript == "")
+        for order in ("edit_chosen", "retry_chosen", "copy_message", "switch"):
+            it.app.screen.action_order(order, "-1")
+        assert it.app.screen.transcript.chosen is None
+        assert it.session.tree.messages == []
+        await it.pilot.press(*"be")  # into the editor, not to what was chosen
+        assert it.prompt.text == "be"
+
+    chat(recording, keeper=keeper_at(tmp_path)).run(scenario)
+
+
 def test_the_code_of_an_answer_is_copied_block_by_block(
     chat: MakeChat, script: Script
 ) -> None:
@@ -153,6 +196,23 @@ def test_a_conversation_is_saved_and_gone_on_with(
         assert it.prompt.text == "one"
 
     chat(recording, keeper=keeper_at(tmp_path), resume=keeper.conversation).run(second)
+
+
+def test_a_message_that_waited_and_was_sent_is_no_draft_any_more(
+    chat: MakeChat, recording: list[Timed], tmp_path: Path
+) -> None:
+    keeper = keeper_at(tmp_path)
+
+    async def scenario(it: Chat) -> None:
+        it.prompt.insert("one")
+        await it.pilot.press("enter")  # before the model is there
+        await it.until(lambda: "first answer" in it.transcript and it.session.idle)
+        keeper.flush()
+        name = keeper.conversation or ""
+        assert keeper.ask(lambda store: store.draft(name)) == Draft()
+        assert keeper.ask(lambda store: store.draft(UNSAID)) == Draft()
+
+    chat(recording, keeper=keeper).run(scenario)
 
 
 def test_a_chat_that_was_left_in_the_middle_of_an_answer_kept_it(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from chat.scripted import Chat, MakeChat, Script
 from textual.widgets import OptionList
 
 from splashpy.chat.keeper import Keeper
-from splashpy.chat.saved import SavedConversation, SavedMessage
+from splashpy.chat.saved import SavedConversation, SavedMessage, local_time
 from splashpy.chat.screens.picker import PickerScreen
 from splashpy.chat.store import opened
 
@@ -119,6 +120,59 @@ def test_a_conversation_is_exported_and_imported_as_a_copy(
         assert len(keeper.ask(lambda store: store.summaries())) == 3
 
     chat(script.started() + script.answer("answer"), keeper=keeper).run(scenario)
+
+
+@pytest.mark.parametrize("key", ["ctrl+o", "ctrl+e", "enter"])
+def test_a_list_whose_conversation_another_chat_deleted_tells_so(
+    chat: MakeChat,
+    script: Script,
+    keeper: Keeper,
+    tmp_path: Path,
+    key: str,
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        await it.send("/chats fox")
+        await it.until(lambda: len(rows(it)) == 1)
+        with opened(tmp_path / "chats.db", now=lambda: AT) as other:
+            other.delete("01A")
+        await it.pilot.press(key)
+        if key == "ctrl+o":  # nothing to tell: the list is read again
+            await it.until(lambda: rows(it) == [])
+        else:
+            await it.until(lambda: it.app._notifications)
+        assert it.app.is_running
+
+    chat(script.started(), keeper=keeper).run(scenario)
+
+
+def test_what_was_being_written_is_found_again_after_another_was_opened(
+    chat: MakeChat, script: Script, keeper: Keeper
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        it.prompt.insert("half a thought")
+        await it.pilot.press("ctrl+s")
+        await it.until(lambda: len(rows(it)) == 2)
+        await it.pilot.press("enter")
+        await it.until(lambda: keeper.conversation)
+        assert it.prompt.text == ""
+        assert it.prompt.earlier.found("thought") == ["half a thought"]
+
+    chat(script.started(), keeper=keeper).run(scenario)
+
+
+def test_times_are_those_of_the_clock_on_the_wall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "UTC-5:30")  # POSIX counts westwards
+    time.tzset()
+    try:
+        assert local_time("2026-03-01T22:00:00.000Z") == "2026-03-02 03:30"
+        assert local_time("yesterday") == "yesterday"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_without_saving_there_is_no_list_but_a_reason(

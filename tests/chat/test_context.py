@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from chat.scripted import Chat, MakeChat, Script
 
@@ -11,7 +13,9 @@ from splashpy.chat.orders.context import context_lines
 from splashpy.chat.screens.picker import PickerScreen
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
+from splashpy.chat.widgets.header import tokens_used
 from splashpy.client.replay import ReplayClient, Timed
+from splashpy.errors import EngineDiedError
 from splashpy.protocol import (
     Command,
     Count,
@@ -22,6 +26,7 @@ from splashpy.protocol import (
     Generate,
     Load,
     Piece,
+    Prefill,
     Ready,
     Usage,
 )
@@ -106,6 +111,22 @@ def test_a_summary_takes_the_place_of_what_it_sums_up(session: Session) -> None:
     assert contents(session) == ["Be brief.", "two", "2", SUMMARIZE, "they counted"]
 
 
+def test_the_gauge_says_what_the_engine_counted_and_nothing_else() -> None:
+    session = Session(
+        Load(model="/m", name="demo"), ChatSettings(), time_of_day=lambda: "14:02"
+    )
+    session.apply(Ready(model="m", context_max=1000, block_size=4), 0.0)
+    assert tokens_used(session) == 0
+    (command,) = session.submit("question", 0.0)
+    assert isinstance(command, Generate)
+    assert tokens_used(session) is None
+    read = Prefill(id=command.id, total=30, cached=0, processed=9, elapsed_ms=1.0)
+    session.apply(read, 1.0)
+    assert tokens_used(session) == 30
+    session.lost(EngineDiedError("gone"))
+    assert tokens_used(session) is None
+
+
 def test_a_summary_that_failed_leaves_everything_as_it_was(session: Session) -> None:
     exchange(session, "one", "1")
     (command,) = session.compact(1, 5.0)
@@ -148,6 +169,23 @@ def test_the_gauge_follows_what_is_typed(chat: MakeChat, script: Script) -> None
         await it.until(lambda: "0 / 1K" in it.text_of("HeaderBar"))
 
     chat(lambda: CountingEngine(script.started())).run(scenario)
+
+
+def test_what_was_typed_before_the_model_was_there_is_counted_then(
+    chat: MakeChat, script: Script
+) -> None:
+    def connect() -> CountingEngine:
+        typed.wait(60)
+        return CountingEngine(script.started())
+
+    async def scenario(it: Chat) -> None:
+        it.prompt.insert("x" * 20)
+        await it.until(lambda: it.app.screen.writing._timer is None)
+        typed.set()
+        await it.until(lambda: "20 / 1K" in it.text_of("HeaderBar"))
+
+    typed = threading.Event()
+    chat(connect).run(scenario)
 
 
 @pytest.mark.parametrize(

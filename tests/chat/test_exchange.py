@@ -100,15 +100,25 @@ def test_json_comes_back_as_the_same_tree_under_new_ids() -> None:
         {"title": 5},
         {"messages": [{"role": "robot"}]},
         {"messages": [{"id": "A", "role": "user", "parent": "later"}]},
+        {"parameters": {"temperature": "hot"}},
+        {"parameters": {"effort": 5}},
+        {"answer": {"done": ["stop"]}},
+        {"answer": {"done": {"ev": "done", "id": 7}}},
+        {"answer": {"error": "text"}},
+        {"answer": {"trace": "no base64"}},
     ],
 )
 def test_anything_else_is_refused_with_the_reason(change: dict) -> None:
     data = json.loads(exchange.to_json(conversation())) | change
+    for message in (data["messages"] or [])[-1:]:
+        message |= change.get("answer", {})
 
     with pytest.raises(InputFileError, match="not an exported conversation"):
         exchange.from_json(json.dumps(data), new_id=numbers())
     with pytest.raises(InputFileError):
         exchange.from_json("[1]", new_id=numbers())
+    with pytest.raises(InputFileError):
+        exchange.from_json("[" * 200_000, new_id=numbers())
 
 
 def test_files_are_private_and_never_replaced(tmp_path: Path) -> None:

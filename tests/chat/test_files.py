@@ -7,14 +7,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chat.scripted import Chat, MakeChat, Script
+from chat.scripted import NEVER, Chat, MakeChat, Script
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
 from splashpy.chat import files
 from splashpy.chat.widgets.popup import CompletionPopup
+from splashpy.client.replay import Timed
 from splashpy.errors import InputFileError
+from splashpy.protocol import Failure
 
 
 def test_only_whole_text_files_are_sent(tmp_path: Path) -> None:
@@ -118,6 +120,60 @@ def test_attach_and_detach_are_commands(
         assert it.prompt.text == "/attach missing"
 
     chat(script.started()).run(scenario)
+
+
+def test_a_name_that_was_typed_in_full_is_attached_too(
+    chat: MakeChat, script: Script, folder: Path
+) -> None:
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        popup = it.app.screen.query_one(CompletionPopup)
+        await it.pilot.press(*"@notes.md")
+        await it.until(lambda: popup.display)
+        await it.pilot.press("enter")
+        await it.until(lambda: it.prompt.attachments)
+        assert it.session.entries == []
+
+    chat(script.started()).run(scenario)
+
+
+def test_files_come_back_with_the_message_that_could_not_be_sent(
+    chat: MakeChat, script: Script, folder: Path
+) -> None:
+    failing = [Timed(0.0, Failure(id="a", code="E-X", message="no"))]
+
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        await it.send("/attach notes.md")
+        await it.send("read this")
+        await it.until(lambda: it.prompt.text == "read this")
+        assert [file.name for file in it.prompt.attachments] == ["notes.md"]
+        assert "notes.md" in it.text_of("AttachedFiles")
+        await it.pilot.press("enter")
+        await it.until(lambda: "answer" in it.transcript and it.session.idle)
+        assert "# notes" in it.session.history()[0]["content"]
+
+    recording = script.started() + failing + script.answer("answer", request="b")
+    chat(recording).run(scenario)
+
+
+def test_files_come_back_with_the_message_that_waited(
+    chat: MakeChat, script: Script, folder: Path
+) -> None:
+    endless = [Timed(0.0, script.cycle(0, "half")), Timed(NEVER, script.done())]
+
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        await it.send("one")
+        await it.until(lambda: "half" in it.transcript)
+        await it.send("/attach notes.md")
+        await it.send("two")
+        await it.until(lambda: it.session.queued == "two")
+        it.app.screen.writing.take_back_queued()
+        assert it.prompt.text == "two"
+        assert [file.name for file in it.prompt.attachments] == ["notes.md"]
+
+    chat(script.started() + endless).run(scenario)
 
 
 def test_commands_are_offered_chosen_and_left(chat: MakeChat, script: Script) -> None:

@@ -277,6 +277,18 @@ def test_whatever_happens_the_disk_agrees_with_the_session(steps: list[str]) -> 
     ]
 
 
+def test_a_change_that_fails_ends_nothing_but_itself(keeper: Keeper) -> None:
+    told: list[str] = []
+    keeper.listen(told.append)
+
+    keeper.do(lambda store: [][0])
+    keeper.do(lambda store: store.write_prompt("later"))
+    keeper.flush()
+
+    assert keeper.ask(lambda store: store.prompts()) == ["later"]
+    assert "not saved" in told[0]
+
+
 def test_ids_sort_by_time() -> None:
     early = new_id("2026-03-01T12:00:00.000Z", lambda bits: 2**bits - 1)
     late = new_id("2026-03-01T12:00:00.001Z", lambda bits: 0)

@@ -144,6 +144,13 @@ def test_a_dead_engine_is_started_again_by_the_next_message(script: Script) -> N
     assert err.count("error E-ENGINE-DIED: gone") == 1
 
 
+def test_every_death_of_the_engine_is_told(script: Script) -> None:
+    dying = [*script.started(), Timed(0.0, EngineDiedError("gone"))]
+    _, _, err = talk("one\n/reload\n/retry\n/quit\n", dying, dying, dying)
+
+    assert err.count("error E-ENGINE-DIED: gone") == 2
+
+
 def test_leaving_after_the_engine_died_has_its_exit_code(script: Script) -> None:
     dying = [Timed(0.0, EngineDiedError("gone"))]
     code, _, err = talk("one\n", script.started() + dying)
@@ -203,6 +210,22 @@ def test_a_terminal_without_unicode_gets_question_marks(script: Script) -> None:
     )
 
     assert "sí, ?".encode("latin-1") in raw.getvalue()
+
+
+def test_keys_of_another_character_set_end_nothing(script: Script) -> None:
+    out = io.StringIO()
+    code = run_plain(
+        lambda: ReplayClient(script.started() + script.answer("yes")),
+        Load(model="m", name="demo"),
+        settings=ChatSettings(),
+        first_message=None,
+        stdin=io.TextIOWrapper(io.BytesIO(b"caf\xe9?\n"), encoding="utf-8"),
+        stdout=out,
+        stderr=io.StringIO(),
+    )
+
+    assert code == 0
+    assert "yes" in out.getvalue()
 
 
 def test_slash_commands_that_need_no_screen_work_in_lines(script: Script) -> None:

@@ -76,6 +76,7 @@ def test_the_live_rate_starts_with_the_first_token() -> None:
     meter = meters.LiveMeter()
     meter.add(cycle(0, 1), 7.0)
     assert meter.rate(7.01) is None
+    assert meter.rate(7.4) is None  # no pass has ended since
 
     meter.add(cycle(1, 4), 7.5)
 

@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from chat.scripted import Chat, MakeChat, Script
 
+from splashpy.chat.commands import COMMANDS
 from splashpy.chat.conversation import Machine
 from splashpy.chat.entries import Reply
+from splashpy.chat.keeper import Keeper
+from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.screens.error import ErrorScreen
 from splashpy.chat.screens.page import PageScreen
 from splashpy.chat.screens.picker import PickerScreen
@@ -142,6 +148,76 @@ def test_escape_twice_brings_the_last_message_back(
         assert it.app.conversation.editing is not None
 
     chat(script.started() + script.answer("ok")).run(scenario)
+
+
+NOWHERE = "~no-such-user-here/x"
+
+
+@pytest.mark.parametrize("argument", ["", NOWHERE, f"@{NOWHERE}", "/dev/null/x", "'"])
+def test_no_command_ends_the_chat_whatever_stands_after_it(
+    chat: MakeChat, script: Script, tmp_path: Path, argument: str
+) -> None:
+    def unreadable() -> str:
+        raise PermissionError(13, "Permission denied", "/root/engine.log")
+
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        await it.send("question")
+        await it.until(lambda: it.session.can_retry)
+        screen = it.app.screen
+        assert isinstance(screen, ChatScreen)
+        for name in set(COMMANDS) - {"quit", "mouse", "new", "screenshot"}:
+            screen.action_order(name, argument)
+            await it.pilot.pause()
+            while it.app.screen is not screen:
+                await it.pilot.press("escape")
+        screen.action_order("screenshot", argument or str(tmp_path / "a.svg"))
+        await it.app.workers.wait_for_complete()
+        assert it.app.is_running
+        assert it.session.tree.messages[0].text == "question"
+
+    chat(
+        script.started() + script.answer("x") + script.answer("y", request="b"),
+        settings=ChatSettings(remote=True, editor="vi '", pager="less '"),
+        machine=Machine(log=unreadable, doctor=unreadable),
+        keeper=Keeper(tmp_path / "chats.db"),
+    ).run(scenario)
+
+
+def test_a_picture_of_the_screen_replaces_no_file(
+    chat: MakeChat, script: Script, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("mine")
+
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        it.app.screen.action_order("screenshot", str(notes))
+        assert "exists" in it.app.screen.problem.message
+        assert notes.read_text() == "mine"
+        it.app.screen.action_order("screenshot", str(tmp_path / "a.svg"))
+        assert "<svg" in (tmp_path / "a.svg").read_text()
+
+    chat(script.started()).run(scenario)
+
+
+@pytest.mark.parametrize("command", ["retry", "continue", "compact", "race", "branch"])
+def test_what_cannot_be_done_meanwhile_says_why(
+    chat: MakeChat, script: Script, command: str
+) -> None:
+    endless = [
+        Timed(0.0, script.cycle(0, "half")),
+        Timed(script.never, script.done()),
+    ]
+
+    async def scenario(it: Chat) -> None:
+        await it.ready()
+        await it.send("question")
+        await it.until(lambda: "half" in it.transcript)
+        it.app.screen.action_order(command)
+        assert "until the answer has ended" in it.app.screen.problem.message
+
+    chat(script.started() + endless).run(scenario)
 
 
 def test_the_mouse_is_given_away_by_another_screen(

@@ -89,7 +89,9 @@ def test_a_failed_exchange_leaves_the_history_and_returns_its_text(
     session.apply(Failure(id=request, code="E-CONTEXT", message="too long"), 2.0)
 
     assert [message["content"] for message in session.history()] == ["one", "1"]
-    assert session.take_returned() == "two"
+    returned = session.take_returned()
+    assert returned is not None
+    assert returned.text == "two"
     assert session.take_returned() is None
     assert session.idle
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from chat.scripted import Chat, MakeChat, Script
 from hypothesis import given
@@ -131,6 +133,25 @@ def test_a_finished_answer_shows_the_engines_own_counts() -> None:
     assert "cached       25 (25%)" in sums
     assert "tokens       6 written, 100 read" in sums
     assert "plain steps  2.4 saved, 1.0 lost" in sums
+
+
+def test_the_speed_without_drafts_is_measured_or_a_dash() -> None:
+    session = session_with()
+    spec = Spec(cycles=9, drafted=9, accepted=9, tau=2.0)
+    timing = Timing(decode_ms=1000.0, first_emission_tokens=1)
+    for drafted, completion in ((9, 41), (0, 21), (9, 51)):
+        request = asked(session)
+        done = Done(
+            id=request,
+            reason="stop",
+            usage=Usage(prompt=9, completion=completion),
+            timing=timing,
+            spec=replace(spec, drafted=drafted),
+        )
+        assert ("plain        \u2013 tok/s" in text(session)) == (completion < 51)
+        session.apply(done, 1.0)
+
+    assert "plain        20.0 tok/s (2.50x)" in text(session)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30))

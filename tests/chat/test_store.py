@@ -229,6 +229,17 @@ def test_a_damaged_file_is_moved_aside_and_a_new_one_started(
     store.close()
 
 
+def test_a_file_that_cannot_be_read_now_is_not_taken_for_damaged(path: Path) -> None:
+    store = Store(path, now=now)
+    store.close()
+
+    with pytest.raises(DatabaseError):
+        store.check()
+
+    assert store.moved_to is None
+    assert path.exists()
+
+
 def test_a_file_of_a_newer_splashpy_is_left_alone(path: Path) -> None:
     path.parent.mkdir()
     connection = sqlite3.connect(path)

@@ -74,10 +74,11 @@ def _part(size: int, used: int | None, whole: int) -> str:
 def compact(screen: ChatScreen, argument: str) -> None:
     """Have the oldest turns summed up; they are not sent any more then."""
     turns = len(screen.session.turns)
+    if screen.session.hindrance or not turns:
+        raise UsageError(screen.session.hindrance or "there is nothing to sum up yet")
     if argument and not (argument.isdecimal() and 1 <= int(argument) <= turns):
         raise UsageError(f"/compact N, with N from 1 to {turns}")
-    if not screen.conversation.compact(int(argument or turns)):
-        raise UsageError("there is nothing to sum up now")
+    screen.conversation.compact(int(argument or turns))
     screen.transcript.action_follow()
     screen.sync()
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from splashpy.chat.entries import Notice, Problem, Reply
+from splashpy.chat.exchange import write_text
+from splashpy.chat.files import path_of
+from splashpy.chat.keeper import utc_now
 from splashpy.chat.screens.error import ErrorScreen
 from splashpy.chat.screens.page import PageScreen
 from splashpy.errors import UsageError
@@ -50,14 +53,15 @@ def doctor(screen: ChatScreen, argument: str) -> None:
 def _show_later(screen: ChatScreen, title: str, read: Callable[[], str]) -> None:
     """Show a text that takes its time, without making anybody wait for it."""
 
-    def work() -> None:
-        page = PageScreen(title, Content(sanitize(read()) or "nothing is known"))
-        screen.app.call_from_thread(screen.app.push_screen, page)
+    def show(text: str) -> None:
+        page = PageScreen(title, Content(sanitize(text) or "nothing is known"))
+        screen.app.push_screen(page)
 
-    screen.app.run_worker(work, thread=True)
+    screen.later(read, show)
 
 
 def screenshot(screen: ChatScreen, argument: str) -> None:
     """Save a picture of the screen, as SVG."""
-    path = screen.app.save_screenshot(argument or None, path=None)
+    path = path_of(argument or f"splashpy-{utc_now().replace(':', '')}.svg")
+    write_text(path, screen.app.export_screenshot())
     screen.say(f"saved: {path}")

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from splashpy.chat.files import path_of
 from splashpy.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ def attach(screen: ChatScreen, argument: str) -> None:
     """Send a text file with the next message."""
     if not argument:
         raise UsageError("/attach needs the path of a text file")
-    screen.writing.attach(Path(argument.strip("'\"")).expanduser())
+    screen.writing.attach(path_of(argument))
 
 
 def detach(screen: ChatScreen, argument: str) -> None:

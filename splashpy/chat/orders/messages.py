@@ -111,7 +111,8 @@ def retry(screen: ChatScreen, argument: str) -> None:
 def resume(screen: ChatScreen, argument: str) -> None:
     """Write on where the last answer broke off."""
     if not screen.conversation.resume():
-        raise UsageError("there is no answer that broke off")
+        reason = screen.session.hindrance or "there is no answer that broke off"
+        raise UsageError(reason)
     screen.transcript.action_follow()
     screen.leave_conversation()
 
@@ -127,6 +128,7 @@ def prompts(screen: ChatScreen, argument: str) -> None:
 
     def chosen(text: str | None) -> None:
         if text is not None:
+            screen.prompt.take()  # what stood there is found here too
             screen.prompt.put(text)
 
     empty = "no earlier prompt is like this"
@@ -166,7 +168,7 @@ def branch(screen: ChatScreen, argument: str) -> None:
     if not isinstance(reply, Reply):
         raise UsageError("choose an answer to go on from it")
     if not screen.session.branch(reply):
-        raise UsageError("wait until the answer has ended")
+        raise UsageError(screen.session.hindrance)
     screen.say("what followed is kept; write to go on from here")
     screen.leave_conversation()
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING
 
 from splashpy.chat.fit import Offer, explained, verdict
@@ -19,13 +20,7 @@ def choose(screen: ChatScreen, argument: str) -> None:
     if argument:
         _switch(screen, _named(screen.conversation.machine.offers(), argument))
         return
-    screen.app.run_worker(lambda: _list(screen), thread=True)
-
-
-def _list(screen: ChatScreen) -> None:
-    """Read the disk away from the interface, then show what is there."""
-    offers = screen.conversation.machine.offers()
-    screen.app.call_from_thread(_show, screen, offers)
+    screen.later(screen.conversation.machine.offers, partial(_show, screen))
 
 
 def _show(screen: ChatScreen, offers: list[Offer]) -> None:
@@ -106,7 +101,7 @@ def again(screen: ChatScreen, argument: str) -> None:
 def unload(screen: ChatScreen, argument: str) -> None:
     """Free the model; the next message loads it again."""
     if not screen.conversation.unload():
-        raise UsageError("wait until the answer has ended")
+        raise UsageError(screen.session.hindrance)
     screen.sync()
 
 
@@ -116,6 +111,7 @@ def race(screen: ChatScreen, argument: str) -> None:
     if ready is not None and ready.draft.state == "off":
         raise UsageError("there are no drafts to race", why=ready.draft.reason)
     if not screen.conversation.race(argument):
-        raise UsageError("send a message first; /race answers it again, twice")
+        first = "send a message first; /race answers it again, twice"
+        raise UsageError(screen.session.hindrance or first)
     screen.transcript.action_follow()
     screen.sync()

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from splashpy.chat.files import path_of, read
 from splashpy.chat.orders import looks
 from splashpy.chat.parameters import (
     TABLE,
@@ -17,7 +17,7 @@ from splashpy.chat.parameters import (
 )
 from splashpy.chat.screens.parameters import ParametersScreen
 from splashpy.chat.settings import ChatSettings
-from splashpy.errors import InputFileError, UsageError
+from splashpy.errors import UsageError
 
 if TYPE_CHECKING:
     from splashpy.chat.screens.chat import ChatScreen
@@ -82,11 +82,7 @@ def system(screen: ChatScreen, argument: str) -> None:
         return
     text = argument
     if argument.startswith("@"):
-        path = Path(argument[1:]).expanduser()
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputFileError(f"{path} cannot be read", why=str(error)) from None
+        text = read(path_of(argument[1:])).text
     _apply(screen, replace(screen.session.settings, system=text.strip() or None))
 
 

@@ -43,15 +43,15 @@ def pager(screen: ChatScreen, argument: str) -> None:
 
 
 def _run(screen: ChatScreen, program: str, path: Path, *, variable: str) -> None:
-    command = shlex.split(program)
     try:
+        command = shlex.split(program)
         with screen.app.suspend():
             subprocess.call([*command, str(path)])
     except SuspendNotSupported:
         raise UsageError("this terminal cannot be handed to a program") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"the program {program!r} cannot be started",
-            why=error.strerror or "",
+            why=getattr(error, "strerror", "") or str(error),
             fix=[f"set {variable} to one that is installed"],
         ) from None

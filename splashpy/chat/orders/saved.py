@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from splashpy.chat import exchange
+from splashpy.chat.files import path_of
 from splashpy.chat.keeper import new_id, utc_now
-from splashpy.chat.saved import SavedConversation
+from splashpy.chat.saved import SavedConversation, local_time
 from splashpy.chat.screens.ask import AskScreen
 from splashpy.chat.screens.picker import Deed, PickerScreen, Row
 from splashpy.chat.store import Summary
-from splashpy.errors import UsageError
+from splashpy.errors import SplashError, UsageError
 
 if TYPE_CHECKING:
     from splashpy.chat.screens.chat import ChatScreen
@@ -25,7 +26,11 @@ def chats(screen: ChatScreen, argument: str) -> None:
     archive.flush()
 
     def rows(query: str) -> list[Row]:
-        found = archive.ask(lambda store: store.summaries(query))
+        try:
+            found = archive.ask(lambda store: store.summaries(query))
+        except SplashError as error:
+            screen.refuse(error)
+            return []
         return [_row(summary, archive.conversation) for summary in found]
 
     def chosen(name: str | None) -> None:
@@ -46,7 +51,7 @@ def chats(screen: ChatScreen, argument: str) -> None:
 
 def _row(summary: Summary, present: str | None) -> Row:
     marks = ("▸ " if summary.id == present else "") + ("★ " if summary.pinned else "")
-    when = summary.updated_at[:16].replace("T", " ")
+    when = local_time(summary.updated_at)
     return Row(
         summary.id,
         marks + (summary.title or "(no text)"),
@@ -58,37 +63,37 @@ def _row(summary: Summary, present: str | None) -> Row:
 def _deeds(screen: ChatScreen) -> dict[str, Deed]:
     archive = screen.conversation.archive
 
-    def pin(name: str) -> bool:
+    def pin(name: str) -> None:
         found = archive.ask(lambda store: store.summaries())
         pinned = next((s.pinned for s in found if s.id == name), False)
         archive.do(lambda store: store.pin(name, pinned=not pinned))
         archive.flush()
-        return True
 
-    def delete(name: str) -> bool:
+    def delete(name: str) -> None:
         if name == archive.conversation:
             screen.conversation.begin_anew()
             screen.sync()
         archive.do(lambda store: store.delete(name))
         archive.flush()
-        return True
 
-    def retitle(name: str) -> bool:
+    def retitle(name: str) -> None:
         screen.app.pop_screen()
         # From the conversation's own loop: the list's ends with the list.
         screen.call_later(_ask_title, screen, name)
-        return False
 
-    def write(name: str) -> bool:
+    def write(name: str) -> None:
         saved = archive.ask(lambda store: store.read(name))
-        screen.attempt(lambda: _export(screen, saved, "md", ""))
-        return False
+        _export(screen, saved, "md", "")
+
+    def deed(word: str, do: Callable[[str], None], *, twice: bool = False) -> Deed:
+        """It may fail: another chat may have deleted what the list still shows."""
+        return Deed(word, lambda name: screen.attempt(lambda: do(name)), twice)
 
     return {
-        "ctrl+t": Deed("title", retitle),
-        "ctrl+o": Deed("pin", pin),
-        "ctrl+e": Deed("export", write),
-        "ctrl+x": Deed("delete", delete, twice=True),
+        "ctrl+t": deed("title", retitle),
+        "ctrl+o": deed("pin", pin),
+        "ctrl+e": deed("export", write),
+        "ctrl+x": deed("delete", delete, twice=True),
     }
 
 
@@ -104,10 +109,12 @@ def _ask_title(screen: ChatScreen, name: str) -> None:
 
 
 def _open(screen: ChatScreen, name: str) -> None:
+    screen.writing.keep()  # for when this conversation is opened again
     draft = screen.conversation.open(name)
+    screen.prompt.take()
     screen.prompt.put(draft.unsent)
     screen.transcript.action_follow()
-    screen.sync()
+    screen.leave_conversation()
 
 
 def rename(screen: ChatScreen, argument: str) -> None:
@@ -151,7 +158,7 @@ def _export(screen: ChatScreen, saved: SavedConversation, form: str, path: str) 
         if form == "json"
         else exchange.to_markdown(saved, reasoning=True)
     )
-    target = Path(path or exchange.file_name(saved, form)).expanduser()
+    target = path_of(path or exchange.file_name(saved, form))
     exchange.write_text(target, text)
     screen.say(f"written: {target}")
 
@@ -161,9 +168,8 @@ def read(screen: ChatScreen, argument: str) -> None:
     if not argument:
         raise UsageError("/import needs the path of an exported JSON file")
     archive = screen.conversation.archive
-    saved = exchange.read_json(
-        Path(argument).expanduser(), new_id=lambda: new_id(utc_now())
-    )
+    path = path_of(argument)
+    saved = exchange.read_json(path, new_id=lambda: new_id(utc_now()))
     archive.do(lambda store: store.write(saved, saved.messages))
     archive.flush()
     _open(screen, saved.id)

@@ -36,7 +36,7 @@ def new(screen: ChatScreen, argument: str) -> None:
     screen.conversation.begin_anew()
     if argument:
         screen.send(argument)
-    screen.sync()
+    screen.leave_conversation()
 
 
 def leave(screen: ChatScreen, argument: str) -> None:

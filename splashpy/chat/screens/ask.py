@@ -9,13 +9,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from splashpy.chat.screens.over import OverScreen
 from splashpy.chat.widgets.field import Field
 
 
-class AskScreen(ModalScreen[str | None]):
+class AskScreen(OverScreen[str | None]):
     """Returns what was entered, or None.
 
     Args:

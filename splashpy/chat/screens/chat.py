@@ -9,7 +9,7 @@ as ``frames.py`` says.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,14 +18,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Horizontal
 from textual.content import Content
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from splashpy.chat.bindings import bindings
 from splashpy.chat.commands import message_of, parse
 from splashpy.chat.conversation import Conversation
-from splashpy.chat.entries import Attachment, Problem, Reply, UserMessage
+from splashpy.chat.entries import Attachment, Reply, UserMessage
 from splashpy.chat.frames import Frames
 from splashpy.chat.keys import rebound
 from splashpy.chat.messages import (
@@ -38,6 +37,7 @@ from splashpy.chat.messages import (
 )
 from splashpy.chat.orders.context import ask_what_to_send
 from splashpy.chat.orders.table import ORDERS
+from splashpy.chat.screens.telling import TellingScreen
 from splashpy.chat.screens.writing import Writing
 from splashpy.chat.sizes import TINY_HEIGHT, TINY_WIDTH
 from splashpy.chat.widgets.header import HeaderBar
@@ -47,8 +47,7 @@ from splashpy.chat.widgets.prompt import PromptEditor
 from splashpy.chat.widgets.speed import SpeedPanel
 from splashpy.chat.widgets.status import StatusLine, status
 from splashpy.chat.widgets.transcript import Transcript
-from splashpy.errors import SplashError, UsageError
-from splashpy.sanitize import sanitize
+from splashpy.errors import UsageError
 from splashpy.units import format_bytes
 
 _QUIT_SECONDS = 1.0
@@ -60,7 +59,7 @@ _WELCOME = (
 )
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(TellingScreen):
     """The one screen of the chat.
 
     Args:
@@ -89,7 +88,6 @@ class ChatScreen(Screen[None]):
         self._frames = Frames(remote=conversation.session.settings.remote)
         self._quit_timer: Timer | None = None
         self._stepped_at = float("-inf")
-        self.problem: Problem | None = None
         self.shown_link = ""
 
     def compose(self) -> ComposeResult:
@@ -224,21 +222,24 @@ class ChatScreen(Screen[None]):
         except UsageError as error:
             self.refuse(error)
             return
+        prompt = self.prompt
         if command is None:
-            if self.send(message_of(self.prompt.message), self.prompt.attachments):
+            message = prompt.expanded(message_of(prompt.text))
+            if self.send(message, prompt.attachments):
                 self.writing.clear()
                 self.sync()
         else:
-            text = self.prompt.take()
-            if not self._order(*command) and not self.prompt.text:
-                self.prompt.put(text)
+            name, argument = command[0], prompt.expanded(command[1])
+            text = prompt.take()
+            if not self._order(name, argument) and not prompt.text:
+                prompt.put(text)
 
     def send(self, text: str, files: Sequence[Attachment] = ()) -> bool:
         """Send a message, or let it wait; says so when neither is possible."""
         if not self.conversation.submit(text, files):
             editing = self.conversation.editing is not None
-            first = "an answer runs" if editing else "one message is already waiting"
-            self.say(f"{first}; esc takes it back")
+            waiting = "one message is already waiting; esc takes it back"
+            self.say(self.session.hindrance if editing else waiting)
             return False
         self.transcript.action_follow()
         self.sync()
@@ -251,15 +252,6 @@ class ChatScreen(Screen[None]):
     def _order(self, name: str, argument: str) -> bool:
         """Do it; False when it could not be done, which is told."""
         return self.attempt(lambda: ORDERS[name](self, argument))
-
-    def attempt(self, deed: Callable[[], object]) -> bool:
-        """Do something; False when it could not be done, which is told."""
-        try:
-            deed()
-        except SplashError as error:
-            self.refuse(error)
-            return False
-        return True
 
     def action_step_back(self) -> None:
         """Leave editing, else stop, else take back the queued message."""
@@ -308,11 +300,15 @@ class ChatScreen(Screen[None]):
         self.leave_conversation()
 
     def retry(self, reply: Reply | None) -> None:
-        """Ask again for an answer, the last one when it is None."""
+        """Ask again for an answer, the last one when it is None.
+
+        Raises:
+            UsageError: that is not possible now.
+        """
         if not self.conversation.retry(reply):
-            return
-        if self.prompt.text == self.session.question:
-            self.prompt.take()  # it was put back when it failed
+            raise UsageError(self.session.hindrance or "nothing was asked yet")
+        if self.prompt.message == self.session.question:
+            self.writing.clear()  # it was put back when it failed
         self.transcript.action_follow()
         self.leave_conversation()
 
@@ -404,14 +400,3 @@ class ChatScreen(Screen[None]):
         if self.focused is not self.prompt:
             self.prompt.focus()
             self.prompt.post_message(events.Paste(event.text))
-
-    def say(self, text: str) -> None:
-        """Show a sentence for a moment."""
-        self.notify(sanitize(text), markup=False)
-
-    def refuse(self, error: SplashError) -> None:
-        """Show why something was not done."""
-        self.problem = Problem.of(error)
-        parts = [error.message, error.why, *error.fix]
-        text = "\n".join(sanitize(part) for part in parts if part)
-        self.notify(text, severity="error", markup=False)

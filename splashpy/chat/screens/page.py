@@ -10,17 +10,19 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from splashpy.chat.screens.over import OverScreen
+from splashpy.sanitize import sanitize_line
 
 _SCROLLBAR_CELLS = 1
 
 
-class PageScreen(ModalScreen[None]):
+class PageScreen(OverScreen[None]):
     """Shows a text until any of its keys closes it.
 
     Args:
-        title: of the frame.
+        title: of the frame; it need not be sanitized.
         text: what it says, or what it says at a width in cells; already sanitized.
         keys: what closes it, for the frame.
     """
@@ -44,7 +46,7 @@ class PageScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """One page that scrolls."""
         with VerticalScroll(id="page") as page:
-            page.border_title = Content(self._title)
+            page.border_title = Content(sanitize_line(self._title))
             page.border_subtitle = self._keys
             yield Static(self._text if isinstance(self._text, Content) else "")
 

@@ -11,13 +11,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
-from textual.widgets import Input, Label, Static, TextArea
+from textual.widgets import Input, Label, Static
 
 from splashpy.chat.parameters import TABLE, changed, default, shown
+from splashpy.chat.screens.over import OverScreen
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.theme import FAINT
-from splashpy.chat.widgets.field import Field
+from splashpy.chat.widgets.field import Area, Field
 from splashpy.errors import UsageError
 from splashpy.protocol import Ready
 from splashpy.sanitize import sanitize, sanitize_line
@@ -25,7 +25,7 @@ from splashpy.sanitize import sanitize, sanitize_line
 _KEYS = "enter or F2 applies · esc leaves them"
 
 
-class ParametersScreen(ModalScreen[ChatSettings | None]):
+class ParametersScreen(OverScreen[ChatSettings | None]):
     """Returns the changed settings, or None.
 
     Args:
@@ -62,11 +62,8 @@ class ParametersScreen(ModalScreen[ChatSettings | None]):
                         classes="note",
                     )
             yield Label("system prompt")
-            system = TextArea(
-                sanitize(self._settings.system or ""), id="system", tab_behavior="focus"
-            )
-            system.cursor_blink = False
-            yield system
+            system = self._settings.system or ""
+            yield Area(system, id="system", tab_behavior="focus")
 
     @on(Input.Changed)
     def _check(self, event: Input.Changed) -> None:
@@ -95,7 +92,7 @@ class ParametersScreen(ModalScreen[ChatSettings | None]):
                 field.focus()
                 self.app.bell()
                 return
-        area = self.query_one("#system", TextArea)
+        area = self.query_one("#system", Area)
         if area.text.strip() != sanitize(self._settings.system or "").strip():
             settings = replace(settings, system=area.text.strip() or None)
         self.dismiss(settings)

@@ -12,13 +12,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from splashpy.chat.screens.over import OverScreen
 from splashpy.chat.theme import FAINT
 from splashpy.chat.widgets.field import Field
-from splashpy.sanitize import sanitize_line
+from splashpy.sanitize import sanitize, sanitize_line
 
 _MOST_ROWS = 200
 _GAP_CELLS = 2
@@ -45,16 +45,16 @@ class Deed(NamedTuple):
 
     Attributes:
         word: for the frame.
-        do: gets the row's key; returns whether the list is to be read again.
+        do: gets the row's key; afterwards the list is read again.
         twice: it is pressed twice, for what cannot be undone.
     """
 
     word: str
-    do: Callable[[str], bool]
+    do: Callable[[str], object]
     twice: bool = False
 
 
-class PickerScreen(ModalScreen[str | None]):
+class PickerScreen(OverScreen[str | None]):
     """Returns the key of the row that was chosen, or None.
 
     Args:
@@ -130,7 +130,7 @@ class PickerScreen(ModalScreen[str | None]):
         text = self._empty if row is None else row.detail
         if row is not None and not _fits(row, self._width):
             text = f"{sanitize_line(row.note)}\n{text}"
-        self._detail.update(Content.styled(text, FAINT))
+        self._detail.update(Content.styled(sanitize(text), FAINT))
 
     def _highlighted(self) -> Row | None:
         at = self._list.highlighted
@@ -184,7 +184,8 @@ class PickerScreen(ModalScreen[str | None]):
             return
         self._armed = ""
         self._say_keys()
-        if deed.do(row.key):
+        deed.do(row.key)
+        if self.is_current:
             self._fill()
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from textual.timer import Timer
 from splashpy.chat.commands import parse_quietly
 from splashpy.chat.completions import Completions
 from splashpy.chat.conversation import Conversation
-from splashpy.chat.entries import UserMessage
+from splashpy.chat.entries import Attachment, UserMessage
 from splashpy.chat.files import read
 from splashpy.chat.widgets.hints import AttachedFiles, QueuedMessage
 from splashpy.chat.widgets.popup import CompletionPopup
@@ -51,6 +51,8 @@ class Writing:
         self._attached = attached
         self._completions = Completions(self._files_listed)
         self._timer: Timer | None = None
+        self._idle = False
+        self._waiting: str | None = None
         prompt.popup = popup
 
     def remember(self, say: Callable[[str], None]) -> None:
@@ -70,11 +72,14 @@ class Writing:
 
     def changed(self) -> None:
         """Something was typed: offer what it could become, and keep it soon."""
+        self._keep_soon()
+        choices = self._completions.choices(self._prompt.text, self._prompt.word)
+        self._popup.show(choices)
+
+    def _keep_soon(self) -> None:
         if self._timer is not None:
             self._timer.stop()
         self._timer = self._prompt.set_timer(_DRAFT_SECONDS, self._keep_and_count)
-        choices = self._completions.choices(self._prompt.text, self._prompt.word)
-        self._popup.show(choices)
 
     def _files_listed(self) -> None:
         """The list of files is there now; called from its thread."""
@@ -84,7 +89,8 @@ class Writing:
         self._timer = None
         self.keep()
         if parse_quietly(self._prompt.text) is None:
-            self._conversation.count(self._prompt.message)
+            prompt = self._prompt
+            self._conversation.count(prompt.message, prompt.attachments)
 
     def keep(self) -> None:
         """Whatever stands in the editor is kept for the next time."""
@@ -96,19 +102,25 @@ class Writing:
         Raises:
             InputFileError: it cannot be sent.
         """
-        file = read(path, name)
-        others = [
-            other for other in self._prompt.attachments if other.name != file.name
-        ]
-        self._prompt.attachments = [*others, file]
+        self._add_files([read(path, name)])
         self.sync()
+
+    def _add_files(self, files: Sequence[Attachment]) -> None:
+        """Another file of the same name is replaced."""
+        names = [file.name for file in files]
+        kept = [file for file in self._prompt.attachments if file.name not in names]
+        self._prompt.attachments = [*kept, *files]
 
     def sync(self) -> None:
         """Show what waits, what goes with the next message, and what that replaces."""
         self._queued.show(self._session.queued)
-        self._attached.show(self._prompt.attachments)
-        if self._session.queued is not None:
-            self.keep()
+        was_idle, self._idle = self._idle, self._session.idle
+        countable = self._idle and not was_idle and bool(self._prompt.text)
+        if self._attached.show(self._prompt.attachments) or countable:
+            self._keep_soon()
+        if self._session.queued != self._waiting:
+            self._waiting = self._session.queued
+            self.keep()  # or what was sent since would come back after a crash
         title = _EDITING if self._conversation.editing else ""
         if self._prompt.border_title != title:  # setting it draws the editor again
             self._prompt.border_title = title
@@ -121,22 +133,24 @@ class Writing:
 
     def take_back_queued(self) -> None:
         """The message that waits is not to be sent."""
-        text = self._session.drop_queued()
-        if text is not None:
-            self._put_back(text)
+        message = self._session.drop_queued()
+        if message is not None:
+            self._put_back(message)
 
-    def _put_back(self, text: str) -> bool:
+    def _put_back(self, message: UserMessage) -> bool:
         """Into the editor, or where it is taken into the history."""
         if self._prompt.text:
-            self._prompt.remember(text)
+            self._prompt.remember(message.text)
             return False
-        self._prompt.put(text)
+        self._prompt.put(message.text)
+        self._add_files(message.attachments)
+        self._attached.show(self._prompt.attachments)
         return True
 
     def begin_edit(self, message: UserMessage) -> None:
         """Put a message back into the editor, to be sent in other words."""
         if self._prompt.text.strip():
-            self._prompt.remember(self._prompt.text)
+            self._prompt.remember(self._prompt.message)
         self._conversation.editing = message
         self._prompt.put(message.text)
         self._prompt.attachments = list(message.attachments)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
+from splashpy.chat.meters import UNKNOWN
 from splashpy.chat.session import Session
 from splashpy.chat.sizes import NARROW
 from splashpy.chat.theme import FAINT
@@ -37,7 +38,7 @@ class HeaderBar(Widget):
         words = [] if session.settings.draft else ["drafts off"]
         words += [f"effort {effort}"] if effort else []
         words += ["attached"] if session.settings.server else []
-        used = session.counted or session.context_used
+        used = tokens_used(session)
         seen = (session.model_name, ready, used, words)
         if seen != (self._model, self._ready, self._used, self._words):
             self._model, self._ready, self._used, self._words = seen
@@ -64,16 +65,29 @@ class HeaderBar(Widget):
     def _gauge(self, *, narrow: bool) -> Content:
         if self._ready is None:
             return Content("")
-        limit, used = self._ready.context_max, self._used or 0
-        share = min(used / limit, 1.0) if limit else 0.0
+        limit, used = self._ready.context_max, self._used
+        share = min((used or 0) / limit, 1.0) if limit else 0.0
         style = "$text-error" if share >= _FULL else "$text-primary"
         style = "$text-warning" if _FILLING <= share < _FULL else style
         if narrow:
-            return Content.styled(f"ctx {share:.0%}", style)
+            text = UNKNOWN if used is None else f"{share:.0%}"
+            return Content.styled(f"ctx {text}", style)
         filled = round(share * _GAUGE_CELLS)
         return Content.assemble(
             Content.styled("ctx ▐", FAINT),
             Content.styled("█" * filled, style),
             Content.styled("░" * (_GAUGE_CELLS - filled) + "▌ ", FAINT),
-            f"{format_tokens(used)} / {format_tokens(limit)}",
+            UNKNOWN if used is None else format_tokens(used),
+            f" / {format_tokens(limit)}",
         )
+
+
+def tokens_used(session: Session) -> int | None:
+    """Tokens of the conversation, as the engine counted them; None: it did not yet."""
+    reply = session.reply
+    if reply is not None and reply.prefill is not None:
+        return reply.prefill.total
+    if session.counted is not None:
+        return session.counted
+    empty = not session.tree.messages and not session.settings.system
+    return 0 if empty else session.context_used

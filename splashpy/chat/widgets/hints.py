@@ -12,6 +12,7 @@ from splashpy.chat.theme import FAINT
 from splashpy.sanitize import sanitize, sanitize_line
 from splashpy.units import format_bytes
 
+_BETWEEN = Content("   ")
 _KEYS = (
     ("^N", "new"),
     ("^S", "chats"),
@@ -59,12 +60,14 @@ class AttachedFiles(Widget):
         self._files: list[Attachment] = []
         self.display = False
 
-    def show(self, files: list[Attachment]) -> None:
-        """Draw these, or hide when there are none."""
-        if files != self._files:
-            self._files = list(files)
-            self.display = bool(files)
-            self.refresh()
+    def show(self, files: list[Attachment]) -> bool:
+        """Draw these, or hide when there are none; whether they are others."""
+        if files == self._files:
+            return False
+        self._files = list(files)
+        self.display = bool(files)
+        self.refresh()
+        return True
 
     def render(self) -> Content:
         """Their names and sizes."""
@@ -95,8 +98,11 @@ class HintFooter(Widget):
         """The sentence or the keys."""
         if self._sentence:
             return Content.styled(self._sentence, "$text-warning")
-        keys = [
-            Content.assemble(key, " ", Content.styled(word, FAINT))
-            for key, word in _KEYS
-        ]
-        return Content("   ").join(keys)
+        shown = Content("")
+        for key, word in _KEYS:
+            one = Content.assemble(key, " ", Content.styled(word, FAINT))
+            longer = _BETWEEN.join([shown, one]) if shown else one
+            if longer.cell_length > self.size.width:
+                break
+            shown = longer
+        return shown

@@ -9,6 +9,7 @@ already had a line end, it was part of a paste and becomes a newline.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -27,8 +28,8 @@ from splashpy.chat.messages import (
     QuitPressed,
 )
 from splashpy.chat.prompt_history import PromptHistory
+from splashpy.chat.widgets.field import Area, harmless
 from splashpy.chat.widgets.popup import Choice, CompletionPopup
-from splashpy.sanitize import sanitize
 
 _LARGEST_PASTE = 1 << 20  # characters; beyond it the editor would stop answering
 _LONG_PASTE_LINES = 12
@@ -38,7 +39,7 @@ _BURST_SECONDS = 0.01  # no person presses two keys this fast
 _BURST_END_SECONDS = 0.05
 
 
-class PromptEditor(TextArea):
+class PromptEditor(Area):
     """Where a message is written.
 
     Its text is what is sent: control characters are made visible when they are
@@ -61,11 +62,11 @@ class PromptEditor(TextArea):
             tab_behavior="indent", show_line_numbers=False, highlight_cursor_line=False
         )
         self.enter_sends = enter_sends
-        self.cursor_blink = False
         self.keep_prompt: Callable[[str], object] = lambda _: None
         self.popup: CompletionPopup | None = None
         self.attachments: list[Attachment] = []
         self._pastes: dict[str, str] = {}
+        self._pasted = 0
         self.earlier = PromptHistory()
         self._previous_key_at = 0.0
         self._burst_newlines = 0
@@ -99,14 +100,19 @@ class PromptEditor(TextArea):
     @property
     def message(self) -> str:
         """The text with every collapsed paste in full: what is sent."""
-        text = self.text
-        for label, pasted in self._pastes.items():
-            text = text.replace(label, pasted, 1)
-        return text
+        return self.expanded(self.text)
+
+    def expanded(self, text: str) -> str:
+        """A part of the text with every collapsed paste in full."""
+        if not self._pastes:
+            return text
+        # All at once: what was pasted may itself look like a label.
+        labels = "|".join(map(re.escape, self._pastes))
+        return re.sub(labels, lambda found: self._pastes[found[0]], text)
 
     def put(self, text: str) -> None:
         """Replace the text and set the cursor behind it."""
-        self.text = sanitize(text)
+        self.text = text
         self.move_cursor(self.document.end)
 
     def take(self) -> str:
@@ -115,7 +121,7 @@ class PromptEditor(TextArea):
         if text.strip():
             self.remember(text)
         self.text = ""
-        self._pastes = {}
+        self._pastes, self._pasted = {}, 0
         return text
 
     def remember(self, text: str) -> None:
@@ -157,8 +163,10 @@ class PromptEditor(TextArea):
                 popup.move(-1 if event.key == "up" else 1)
             case "tab":
                 self.complete(popup.choice)
-            case "enter" if not self.text.endswith(popup.choice.insert.rstrip()):
-                self.complete(popup.choice)
+            case "enter" if popup.choice.insert.startswith("@") or (
+                not self.text.endswith(popup.choice.insert.rstrip())
+            ):
+                self.complete(popup.choice)  # a file whose name is whole, too
             case _:
                 return False
         event.stop()
@@ -222,13 +230,19 @@ class PromptEditor(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        if len(event.text) > _LARGEST_PASTE:
-            self.post_message(PasteRefused(len(event.text)))
-            return
-        text = event.text.replace("\r\n", "\n").replace("\r", "\n")
-        self._type(self._collapsed(sanitize(text)))
-        self.scroll_cursor_visible()
+        self._insert_paste(event.text)
         self.focus()
+
+    def action_paste(self) -> None:
+        """Insert what was copied last in the chat."""
+        self._insert_paste(self.app.clipboard)
+
+    def _insert_paste(self, text: str) -> None:
+        if len(text) > _LARGEST_PASTE:
+            self.post_message(PasteRefused(len(text)))
+            return
+        self._type(self._collapsed(harmless(text)))
+        self.scroll_cursor_visible()
 
     def _collapsed(self, text: str) -> str:
         """A long paste as a label that stands for it."""
@@ -236,7 +250,8 @@ class PromptEditor(TextArea):
         if lines < _LONG_PASTE_LINES and len(text) < _LONG_PASTE_CHARACTERS:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        label = f"[paste {len(self._pastes) + 1} · {size}]"
+        self._pasted += 1  # never a number twice, or one would stand for the other
+        label = f"[paste {self._pasted} · {size}]"
         self._pastes[label] = text
         return label
 

@@ -80,6 +80,8 @@ class Transcript(VerticalScroll):
             now: seconds of the session's clock.
         """
         self._entries, self._now = entries, now
+        if self.chosen not in entries:
+            self.chosen = None
         self._hidden = min(self._hidden, len(entries))
         if self.following:
             self._hidden = max(self._hidden, self._outgrown(entries))
@@ -206,7 +208,13 @@ class Transcript(VerticalScroll):
             self._choose(messages[wanted])
 
     def select(self, message: Message | None) -> None:
-        """Choose this message, or none."""
+        """Choose this message, or none; one that is above comes back."""
+        above = message is not None and message not in self._views
+        if above:
+            self._hidden = self._entries.index(message)
+            self._show_hidden()
+            self._show(self._entries[self._hidden :])
+            self.call_after_refresh(self._choose, message)  # its place is not known yet
         self._choose(message)
 
     def view_of(self, message: Message) -> MessageView | None:
@@ -218,7 +226,7 @@ class Transcript(VerticalScroll):
             if entry is not None and entry in self._views:
                 self._views[entry].set_class(entry is message, "-chosen")
         self.chosen = message
-        if message is not None:
+        if message in self._views:
             self.scroll_to_widget(self._views[message], animate=False)
 
     def _goes_on(self, view: MessageView, step: int) -> bool:
