@@ -203,7 +203,8 @@ class MemoryLedger:
     def expect(self, nbytes: int, why: str) -> None:
         """Return if so much could be granted to a text that is alone.
 
-        What other texts take, and what was stored, may go until then.
+        What other texts take, what was stored, and what is in use beyond all claims
+        may go until then.
 
         Args:
             nbytes: of it.
@@ -214,8 +215,6 @@ class MemoryLedger:
         """
         held = self.held
         lasting = sum(held[each] for each in _LASTING)
-        if not held["lanes"]:  # else what is in use beyond all claims may be theirs
-            lasting += max(self.charged - sum(held.values()), 0)
         if self.budget and lasting + nbytes > self.budget:
             raise self._refusal(nbytes, why)
 

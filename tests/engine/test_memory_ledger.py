@@ -350,7 +350,6 @@ def test_only_what_could_not_be_granted_even_alone_is_refused_beforehand() -> No
 
     assert [refused(nbytes) for nbytes in (500, 501)] == [False, True]
     other.release()
-    used[0] = 900  # 100 that nobody claims
-    assert [refused(nbytes) for nbytes in (400, 401)] == [False, True]
+    assert [refused(nbytes) for nbytes in (500, 501)] == [False, True]
     assert ledger.report().refused == 2
     MemoryLedger().expect(1 << 60, "nobody knows a limit")
