@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import tiny
+from package.hub_server import HubServer, Repository
 
 from splashpy.bench.distribution import SamplingTest
 from splashpy.bench.lossless import Comparison
@@ -298,6 +299,16 @@ def test_ctrl_c_ends_a_check_or_a_load_at_its_next_step(
     assert printed.out == ""
     assert "error:" not in printed.err
     assert len(steps) == 1
+
+
+def test_ctrl_c_ends_the_download_of_a_drafter(
+    pair: tuple[str, str], server: HubServer, steps: list[Any]
+) -> None:
+    files = {path.name: path.read_bytes() for path in Path(pair[1]).iterdir()}
+    server.repositories["owner/drafter"] = Repository(files)
+
+    assert main(["verify", pair[0], "--draft", "owner/drafter"]) == 130
+    assert "map" not in [step.phase for step in steps], "nothing was loaded"
 
 
 @pytest.fixture(scope="module")
