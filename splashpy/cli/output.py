@@ -174,11 +174,12 @@ def aligned(
     total = sum(widths) + 2 * (len(widths) - 1)
     if columns is not None and total > columns:
         widths[0] = max(widths[0] - (total - columns), min(12, widths[0]))
-    lines = ["  ".join(map(_fit, row, widths)).rstrip() for row in table]
+    lines = ["  ".join(map(fit, row, widths)).rstrip() for row in table]
     return lines if columns is None else [cut(line, columns) for line in lines]
 
 
-def _fit(cell: str, width: int) -> str:
+def fit(cell: str, width: int) -> str:
+    """A text cut or filled up to exactly ``width`` columns."""
     shown = cut(cell, width)
     return shown + " " * (width - cells(shown))
 
