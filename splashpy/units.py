@@ -44,10 +44,14 @@ def format_tokens(count: int) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration for a person: ``0.28 s``, ``38 s``, ``6 min 20 s``."""
+    """A duration for a person: ``0.28 s``, ``38 s``, ``6 min 20 s``, ``5 h 57 min``."""
     if seconds < 10:
         return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, rest = divmod(round(whole / 60), 60)
+    return f"{hours} h {rest} min"

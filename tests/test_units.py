@@ -31,3 +31,5 @@ def test_durations_are_printed_at_the_scale_of_a_person() -> None:
     assert format_seconds(0.284) == "0.28 s"
     assert format_seconds(38.2) == "38 s"
     assert format_seconds(380) == "6 min 20 s"
+    assert format_seconds(59.7) == "1 min 0 s"
+    assert format_seconds(21_417) == "5 h 57 min"

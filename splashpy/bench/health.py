@@ -147,4 +147,5 @@ def reaches(url: str, seconds: float) -> str:
     except urllib.error.HTTPError:
         return ""
     except (urllib.error.URLError, OSError, ValueError) as error:
-        return str(getattr(error, "reason", "") or error)
+        reason = getattr(error, "reason", "") or error
+        return getattr(reason, "strerror", "") or str(reason)

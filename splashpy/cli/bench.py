@@ -45,7 +45,7 @@ def bench(invocation: Invocation) -> int:
             found = find_or_build(invocation, invocation.given["model"], interrupts)
         if settings.compare is not None and found is not None:
             _refuse_different(settings, found.name)
-        with opened(invocation, settings, found) as subject:
+        with opened(invocation, settings, found, interrupts) as subject:
             if settings.compare is not None:
                 _refuse_different(settings, subject.name)
             return _Measurement(invocation, settings, interrupts, subject).run()

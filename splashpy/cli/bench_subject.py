@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from splashpy.cli.bench_settings import Settings, engine_wishes
 from splashpy.cli.invocation import Invocation
+from splashpy.cli.signals import Interrupts
 from splashpy.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ class Subject:
 
 @contextlib.contextmanager
 def opened(
-    invocation: Invocation, settings: Settings, found: InstalledModel | None
+    invocation: Invocation,
+    settings: Settings,
+    found: InstalledModel | None,
+    interrupts: Interrupts,
 ) -> Iterator[Subject]:
     """The subject, loaded; ended on leaving the block.
 
@@ -67,6 +71,7 @@ def opened(
         invocation: the call.
         settings: what is to be measured.
         found: the model on this machine; None with ``--url``.
+        interrupts: may ask to stop while it is loaded.
 
     Raises:
         SplashError: it cannot be had.
@@ -74,14 +79,17 @@ def opened(
     if found is None:
         yield _endpoint(invocation, settings)
     elif settings.people == (1,):
-        yield _alone(invocation, settings, found)
+        yield _alone(invocation, settings, found, interrupts)
     else:
-        with _shared(invocation, settings, found) as subject:
+        with _shared(invocation, settings, found, interrupts) as subject:
             yield subject
 
 
 def _alone(
-    invocation: Invocation, settings: Settings, found: InstalledModel
+    invocation: Invocation,
+    settings: Settings,
+    found: InstalledModel,
+    interrupts: Interrupts,
 ) -> Subject:
     from splashpy.bench.bench import Bench
     from splashpy.bench.session import Session
@@ -92,7 +100,7 @@ def _alone(
         session = Session.open(
             ModelDirectory.open(found.path),
             invocation.load_options(),
-            progress.update,
+            interrupts.checked(progress.update),
             paced=True,
         )
     finally:
@@ -117,7 +125,10 @@ def _alone(
 
 @contextlib.contextmanager
 def _shared(
-    invocation: Invocation, settings: Settings, found: InstalledModel
+    invocation: Invocation,
+    settings: Settings,
+    found: InstalledModel,
+    interrupts: Interrupts,
 ) -> Iterator[Subject]:
     """The engine as a server uses it; nothing is kept from one answer to the next."""
     from splashpy.bench.engine_talker import EngineTalker
@@ -129,7 +140,7 @@ def _shared(
     progress = invocation.progress()
     with InProcessClient() as client:
         try:
-            talker = EngineTalker(client, load, progress.update)
+            talker = EngineTalker(client, load, interrupts.checked(progress.update))
         finally:
             progress.close()
         with talker:

@@ -92,7 +92,7 @@ def _try_out(invocation: Invocation) -> Trial:
             trial = try_out(
                 ModelDirectory.open(found.path),
                 invocation.load_options(),
-                progress.update,
+                interrupts.checked(progress.update),
             )
         finally:
             progress.close()

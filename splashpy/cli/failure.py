@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import traceback
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from splashpy.errors import (
 MAX_LINES = 5
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 _UNUSABLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.EEXIST)
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NUMBER = re.compile(r"\[Errno -?\d+\] ")  # Python's, before the words of the system
 
 
 def lines(error: SplashError, stream: Stream) -> list[str]:
@@ -83,7 +84,7 @@ def explain(error: Exception, log: Path | None) -> SplashError:
             why=error.strerror or "",
             fix=["set SPLASHPY_HOME to a directory you can write"],
         )
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskSpaceError(
             f"the disk of {error.filename or 'the output'} is full",
             fix=["splashpy list", "splashpy rm MODEL"],
@@ -145,4 +146,4 @@ def _usage(error: click.UsageError) -> UsageError:
 
 def _line(text: str, stream: Stream) -> str:
     """One line, whatever the text holds."""
-    return stream.safe(" ".join(text.split()))
+    return stream.safe(_NUMBER.sub("", " ".join(text.split())))

@@ -171,8 +171,10 @@ class Invocation:
 
     def _downloaded_drafter(self, value: str, flag: str) -> Path:
         from splashpy.cli.announcement import announce
+        from splashpy.cli.signals import Interrupts
         from splashpy.errors import UsageError
         from splashpy.package import hub, names
+        from splashpy.package.progress import CancelledError
 
         wanted = names.parse(value)
         if wanted.kind != "hub":
@@ -182,15 +184,19 @@ class Invocation:
             )
         announce(self, value, None)
         progress = self.progress()
-        try:
-            return hub.snapshot(
-                wanted.repo,
-                wanted.revision,
-                offline=self.offline,
-                progress=progress.update,
-            )
-        finally:
-            progress.close()
+        with Interrupts(self.output.err) as interrupts:
+            try:
+                return hub.snapshot(
+                    wanted.repo,
+                    wanted.revision,
+                    offline=self.offline,
+                    progress=progress.update,
+                    cancelled=lambda: interrupts.requested,
+                )
+            except CancelledError:
+                raise KeyboardInterrupt(interrupts.exit_code) from None
+            finally:
+                progress.close()
 
     def sampling(self) -> Sampling:
         """How tokens are chosen; None fields are the package's defaults."""

@@ -12,8 +12,10 @@ import io
 import json
 import shutil
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TextIO
 
 from splashpy.cli.options import Environment
@@ -168,17 +170,34 @@ def aligned(
 ) -> list[str]:
     """Lines of a table; the first column gives way when they would be too long."""
     table = [tuple(heads), *(tuple(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    widths = [max(map(cells, column)) for column in zip(*table, strict=True)]
     total = sum(widths) + 2 * (len(widths) - 1)
     if columns is not None and total > columns:
         widths[0] = max(widths[0] - (total - columns), min(12, widths[0]))
-    lines = ["  ".join(map(_fit, row, widths)).rstrip() for row in table]
-    return lines if columns is None else [_cut(line, columns) for line in lines]
+    lines = ["  ".join(map(fit, row, widths)).rstrip() for row in table]
+    return lines if columns is None else [cut(line, columns) for line in lines]
 
 
-def _fit(cell: str, width: int) -> str:
-    return _cut(cell, width).ljust(width)
+def fit(cell: str, width: int) -> str:
+    """A text cut or filled up to exactly ``width`` columns."""
+    shown = cut(cell, width)
+    return shown + " " * (width - cells(shown))
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def cells(text: str) -> int:
+    """Columns of a terminal a text takes: wide characters two, marks none."""
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, width: int) -> str:
+    """As much of a text as ``width`` columns hold, with … for the rest."""
+    if cells(text) <= width:
+        return text
+    ends = accumulate(map(_cells, text))
+    return text[: sum(end < width for end in ends)] + "…"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from splashpy.cli.output import Stream
+from splashpy.cli.output import Stream, cut
 from splashpy.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class ProgressLine:
         text = describe(step, rate or self._rate(step.done, now - self._started))
         text = self._stream.safe(text)
         if self._live:
-            self._stream.write(f"\r{text[: self._columns - 1]}\x1b[K")
+            self._stream.write(f"\r{cut(text, self._columns - 1)}\x1b[K")
         else:
             self._stream.write(f"{text}\n")
 

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
+from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from splashpy.cli.output import Stream
+from splashpy.cli.output import Stream, cells, fit
 
 if TYPE_CHECKING:
     from splashpy.bench.race import Runner
@@ -51,10 +53,20 @@ class Lanes:
         state = "done" if runner.finished else "…"
         head = f"{runner.name}: {len(runner.token_ids)} tok · {speed:.1f} tok/s {state}"
         lines = [
-            part
+            piece
             for line in self._stream.safe(runner.text).expandtabs(4).splitlines()
             for part in textwrap.wrap(line, self._width) or [""]
+            for piece in _folded(part, self._width)
         ]
         shown = [head, "─" * self._width, *lines[-ROWS:]]
         shown += [""] * (ROWS + 2 - len(shown))
-        return [line[: self._width].ljust(self._width) for line in shown]
+        return [fit(line, self._width) for line in shown]
+
+
+def _folded(text: str, width: int) -> Iterator[str]:
+    """Pieces of at most ``width`` columns, where wide characters made it longer."""
+    while cells(text) > width:
+        end = sum(total <= width for total in accumulate(map(cells, text)))
+        yield text[:end]
+        text = text[end:]
+    yield text

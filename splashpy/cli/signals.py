@@ -13,9 +13,11 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from splashpy.cli.output import Stream
+
+Told = TypeVar("Told")
 
 GRACE_SECONDS = 10.0
 MESSAGE = "stopping… press Ctrl-C again to stop now\n"
@@ -63,6 +65,15 @@ class Interrupts:
         """
         if self._code:
             raise KeyboardInterrupt(self._code)
+
+    def checked(self, tell: Callable[[Told], None]) -> Callable[[Told], None]:
+        """``tell`` after :meth:`check`: work that says how far it is stops there."""
+
+        def check_and_tell(event: Told) -> None:
+            self.check()
+            tell(event)
+
+        return check_and_tell
 
     def before_exit(self, act: Callable[[], None]) -> None:
         """Call ``act`` when a second Ctrl-C ends the process at once."""

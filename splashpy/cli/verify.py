@@ -48,16 +48,20 @@ def verify(invocation: Invocation) -> int:
         KeyboardInterrupt: somebody asked to stop.
     """
     from splashpy.cli.resolve import find_or_build
+    from splashpy.package.progress import CancelledError
 
     given = invocation.given
     _check_options(invocation)
     with Interrupts(invocation.output.err) as interrupts:
         if given["files"]:
             found = find_or_build(invocation, given["model"], interrupts)
-            return _check_files(invocation, found, interrupts)
+            try:
+                return _check_files(invocation, found, interrupts)
+            except CancelledError:
+                raise KeyboardInterrupt(interrupts.exit_code) from None
         texts = _prompts(given["prompts"])[: given["number"] or PROMPTS]
         found = find_or_build(invocation, given["model"], interrupts)
-        session = _open(invocation, found)
+        session = _open(invocation, found, interrupts)
         if given["race"]:
             _race(invocation, session, texts[0], interrupts)
         return _prove(invocation, found, session, texts, interrupts)
@@ -174,7 +178,9 @@ def _compare(
     return comparisons
 
 
-def _open(invocation: Invocation, found: InstalledModel) -> Session:
+def _open(
+    invocation: Invocation, found: InstalledModel, interrupts: Interrupts
+) -> Session:
     from splashpy.bench.session import Session
     from splashpy.package.model_directory import ModelDirectory
 
@@ -184,7 +190,9 @@ def _open(invocation: Invocation, found: InstalledModel) -> Session:
     progress = invocation.progress()
     try:
         session = Session.open(
-            ModelDirectory.open(found.path), options, progress.update
+            ModelDirectory.open(found.path),
+            options,
+            interrupts.checked(progress.update),
         )
     finally:
         progress.close()

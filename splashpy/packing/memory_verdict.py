@@ -119,7 +119,8 @@ class MemoryVerdict:
             if self.state_bytes
             else ""
         )
-        room = f", room for {format_tokens(self.room)} tokens" if self.room else ""
+        known = self.room and self.state_bytes
+        room = f", room for {format_tokens(self.room)} tokens" if known else ""
         return (
             f"memory: {self.level}: {weights} of weights{state}; "
             f"{budget} may be used{room}"

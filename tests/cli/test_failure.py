@@ -66,6 +66,12 @@ def test_a_message_of_many_lines_becomes_one_and_a_long_reason_its_last() -> Non
     ]
 
 
+def test_what_the_system_says_comes_without_pythons_number() -> None:
+    error = UsageError("no", why=str(OSError(errno.EROFS, "Read-only", "/home")))
+
+    assert lines(error, PLAIN)[1] == "why:   Read-only: '/home'"
+
+
 def test_markup_and_escapes_in_a_message_do_nothing() -> None:
     terminal = Stream(io.StringIO(), terminal=True, color=True)
     shown = lines(UsageError("[/INST] \x1b[2J [bold"), terminal)[0]

@@ -7,9 +7,11 @@ import io
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from splashpy.cli.options import Environment
-from splashpy.cli.output import Output, Stream, aligned, document
+from splashpy.cli.output import Output, Stream, aligned, cells, cut, document
 
 
 class Terminal(io.StringIO):
@@ -71,6 +73,26 @@ def test_a_table_on_a_terminal_is_aligned_and_shortened_to_its_width() -> None:
     assert lines[0].index("SIZE") == lines[1].index("1 GB")
     assert lines[2].endswith("…  20 GB")
     assert max(map(len, lines)) <= 40
+
+
+@given(st.text(max_size=12), st.text(max_size=12), st.integers(16, 30))
+def test_columns_stay_aligned_whatever_the_script(
+    first: str, second: str, columns: int
+) -> None:
+    rows = [[f"日本語 {first}", "1"], [f"e\u0301 {second}", "2"]]
+    lines = aligned(["TITLE", "N"], rows, columns)
+
+    assert max(map(cells, lines)) <= columns
+    assert {cells(line[:-1]) for line in lines} == {cells(lines[0][:-1])}
+
+
+def test_a_wide_character_takes_two_columns_and_a_mark_none() -> None:
+    assert (cells("日本"), cells("e\u0301"), cells("a\u200db")) == (4, 1, 2)
+    assert (cut("日本語", 5), cut("日本語", 4), cut("日本", 4)) == (
+        "日本…",
+        "日…",
+        "日本",
+    )
 
 
 def test_a_wide_table_is_not_shortened() -> None:

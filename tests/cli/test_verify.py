@@ -4,16 +4,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
+from package.hub_server import HubServer, Repository
 
 from splashpy.bench.distribution import SamplingTest
 from splashpy.bench.lossless import Comparison
 from splashpy.cli import main
+from splashpy.cli.progress import ProgressLine
+from splashpy.cli.signals import Interrupts
 from splashpy.cli.verdict import Evidence
 
 
@@ -251,6 +255,68 @@ def test_the_page_shows_what_verify_does_without_an_option(
     assert re.search(r"--max-tokens .*\[256\]", page)
     assert re.search(r"--lookup .*\[always\]", page)
     assert "--no-draft" not in page
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """What a command says of how far it is; Ctrl-C comes with the first of it."""
+    told: list[Any] = []
+
+    def update(_: ProgressLine, event: Any) -> None:
+        told.append(event)
+        signal.raise_signal(signal.SIGINT)
+
+    previous = {number: signal.getsignal(number) for number in STOPPING}
+    monkeypatch.setattr(ProgressLine, "update", update)
+    monkeypatch.setattr(Interrupts, "_end", lambda _: None)
+    yield told
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", "MODEL", "--files", "--full"),
+        ("verify", "MODEL"),
+        ("bench", "MODEL"),
+        ("bench", "MODEL", "--concurrency", "2"),
+        ("doctor", "--load", "MODEL"),
+    ],
+    ids=" ".join,
+)
+def test_ctrl_c_ends_a_check_or_a_load_at_its_next_step(
+    words: tuple[str, ...],
+    packed: str,
+    steps: list[Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([word.replace("MODEL", packed) for word in words]) == 130
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "error:" not in printed.err
+    assert len(steps) == 1
+
+
+def test_ctrl_c_ends_the_download_of_a_drafter(
+    pair: tuple[str, str], server: HubServer, steps: list[Any]
+) -> None:
+    files = {path.name: path.read_bytes() for path in Path(pair[1]).iterdir()}
+    server.repositories["owner/drafter"] = Repository(files)
+
+    assert main(["verify", pair[0], "--draft", "owner/drafter"]) == 130
+    assert "map" not in [step.phase for step in steps], "nothing was loaded"
+
+
+@pytest.fixture(scope="module")
+def packed(pair: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The target as a package, whose files have recorded digests."""
+    output = str(tmp_path_factory.mktemp("packed") / "package")
+    assert main(["pack", pair[0], "-o", output, "--no-check", "-q"]) == 0
+    return output
 
 
 def test_sizes_and_headers_are_checked(

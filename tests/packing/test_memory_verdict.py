@@ -196,6 +196,7 @@ def test_an_odd_configuration_counts_no_state(odd: dict[str, Any]) -> None:
 
     assert verdict is not None
     assert (verdict.level, verdict.state_bytes) == ("fits", 0)
+    assert "room for" not in str(verdict)
 
 
 def test_weights_that_are_there_twice_count_once() -> None:
