@@ -75,10 +75,11 @@ inline void accept_sampled_at(
       const int token = int(ids[kept * KEPT + i]);
       weights[i] -= chance_of<COUNT>(candidates, q, kept, token);
     }
-    weights[i] = max(weights[i], 0.0f);
+    weights[i] = weights[i] < 0.0f ? 0.0f : weights[i];  // max would lose a NaN
     total += weights[i];
   }
-  if (!(total > 0.0f)) {  // rounding can leave nothing where p equals q
+  // Rounding can leave nothing where p equals q, and a drafter may compute no numbers.
+  if (!(total > 0.0f)) {
     total = 0.0f;
     for (int i = 0; i < KEPT; ++i) {
       weights[i] = p[kept * KEPT + i];

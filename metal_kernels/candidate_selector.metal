@@ -104,7 +104,7 @@ inline uint best_with_future(
   const float future = real && !last ? ahead[lane] : 0.0f;
   const float expected = real ? part / total * (1.0f + future) : -1.0f;
   worth = simd_max(expected);
-  return simd_min(expected == worth ? lane : 32u);
+  return min(simd_min(expected == worth ? lane : 32u), uint(C) - 1u);  // NaN: the last
 }
 
 // The path with the largest expected number of accepted tokens. `table` holds

@@ -20,7 +20,7 @@ inline void distribution_at(
   const float total = simd_sum(weight);
   const float earlier = simd_prefix_exclusive_sum(weight / total);
   const bool likely = rule[2] <= 0.0f || scaled >= precise::log(rule[2]);
-  const bool stays = real && likely && (lane == 0 || earlier < rule[1]);
+  const bool stays = real && (lane == 0 || (likely && earlier < rule[1]));
   const float left = stays ? weight : 0.0f;
   const float mass = simd_sum(left);
   // What is cut comes after every token, with a chance of nothing.

@@ -4,7 +4,7 @@
 The walk of ``kernels/candidate_selector.py`` on the host, slot by slot, among the
 candidates that may follow the tokens chosen so far. Probabilities are those of the
 remaining candidates, from which the token really was drawn. Where no candidate of a
-slot may follow, the path ends.
+slot may follow, or none has a number for a score, the path ends.
 
 Shapes: K slots, C candidates, n slots of the path.
 """
@@ -68,7 +68,8 @@ def walk_within(
     probs = np.zeros(scores.candidates.shape, np.float32)
     for slot, ids in enumerate(scores.candidates):
         row = scores.first if chosen < 0 else scores.following[slot - 1, chosen]
-        row = np.where(ahead.allows(ids.tolist()), row, -np.inf)
+        possible = ahead.allows(ids.tolist()) & ~np.isnan(row)
+        row = np.where(possible, row, -np.inf)
         if row.max() == -np.inf:
             break
         if noise is None or temperature == 0:

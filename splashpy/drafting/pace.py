@@ -163,10 +163,13 @@ class Acceptance:
         return tokens
 
     def note(self, drafted: int, accepted: int) -> None:
-        """Count one cycle; slots after the first wrong draft were not tried."""
+        """Count one cycle; slots after the first wrong draft were not tried.
+
+        Where a grammar left nothing of a draft, its first token was wrong.
+        """
         self._kept = [self._memory * each for each in self._kept]
         self._tried = [self._memory * each for each in self._tried]
-        for slot in range(min(drafted, accepted + 1)):
+        for slot in range(min(max(drafted, 1), accepted + 1)):
             self._tried[slot] += 1
             self._kept[slot] += slot < accepted
 

@@ -55,7 +55,7 @@ def choose_kernels(target: MlxLmTarget, network: DFlashNetwork | None) -> None:
     wanted = target_contests(target, ROWS)
     if network is not None:
         rows = network.config.block_size
-        wanted = [*wanted, *draft_contests(network, target.facts.vocab_size, rows)]
+        wanted = [*wanted, *draft_contests(network, rows)]
     found = verdicts_on(wanted, Paths.default().cache / "kernels.json", switch)
     before = _logits(target)
     gate.set_rule(rule(found, switch))

@@ -105,6 +105,12 @@ class DFlashConfig:
         return self.hidden_size // self.conv_group_size
 
     @property
+    def head_rows(self) -> int:
+        """Tokens that are drafted, and rows of the head that finds them."""
+        frequent = self.frequent_tokens
+        return self.vocab_size if frequent is None else len(frequent)
+
+    @property
     def horizon(self) -> int | None:
         """Context rows any layer can still see; None when one sees all."""
         seen = [window - 1 for window in self.windows if window is not None]

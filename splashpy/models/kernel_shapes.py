@@ -51,8 +51,8 @@ def target_contests(target: MlxLmTarget, rows: Sequence[int]) -> list[Contest]:
     return found
 
 
-def draft_contests(network: DFlashNetwork, head_rows: int, rows: int) -> list[Contest]:
-    """What a draft of ``rows`` rows needs, drafting from a head of ``head_rows``."""
+def draft_contests(network: DFlashNetwork, rows: int) -> list[Contest]:
+    """What a draft of ``rows`` rows could use kernels for."""
     config, dtype = network.config, network.dtype
     heads = (config.num_heads, config.num_kv_heads, config.head_dim)
     found = _products(network, rows, dtype)
@@ -64,7 +64,7 @@ def draft_contests(network: DFlashNetwork, head_rows: int, rows: int) -> list[Co
             contests.choice(
                 rows - 1,
                 config.vocab_size,
-                head_rows,
+                config.head_rows,
                 config.selector_top_k,
                 config.selector_rank,
             )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,16 @@ def draw(seed: int, slots: int = 4, count: int = 5) -> Scores:
         random.normal(size=count).astype(np.float32),
         random.normal(size=(slots - 1, count, count)).astype(np.float32),
     )
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_scores_that_are_no_numbers_end_the_path(temperature: float) -> None:
+    scores, noise = draw(3), np.zeros((4, 5), np.float32)
+    scores.following[1] = np.nan
+    path = walk_within(scores, NotTwice(even=True), temperature, noise)
+    assert 0 < len(path.token_ids) <= 2
+    assert all(token % 2 == 0 for token in path.token_ids)
+    assert np.isfinite(path.probs).all()
 
 
 @given(st.integers(0, 10**6))

@@ -14,6 +14,7 @@ from msl.stand_in import StandIn
 from splashpy.kernels import gate
 from splashpy.kernels.accept import Draft, End, accept_greedy, accept_sampled
 from splashpy.kernels.target_topk import Cut, Distributions, target_topk
+from splashpy.verification.rejection import reject
 
 FINE = mx.array([False] * 4)
 TOKENS = mx.array([5, 6, 7])
@@ -130,6 +131,24 @@ def test_where_p_equals_q_a_rejection_still_draws(device: StandIn) -> None:
         lambda: accept_sampled(draft, rows, mx.array([1.0]), mx.array(0.5), End(9))
     )
     assert decided[:4] == [0, 0, 1, 2]
+
+
+def test_a_drafter_that_computes_no_numbers_changes_nothing(device: StandIn) -> None:
+    candidates = mx.array([[1, 2]])
+    draft = Draft(mx.array([1]), candidates, mx.full((1, 2), mx.nan))
+    p = mx.array([[0.3, 0.3, 0.4]] * 2)
+    rows = Distributions(mx.array([[1, 2, 3]] * 2), p, FINE[:2])
+    for last, own in ((0.1, 1), (0.5, 2), (0.9, 3)):
+        decided = both_ways(
+            lambda u=last: accept_sampled(
+                draft, rows, mx.array([0.2]), mx.array(u), End(9)
+            )
+        )
+        assert decided[:4] == [0, 0, 1, own]
+        dense = mx.pad(p, [(0, 0), (1, 0)])
+        numbers = mx.array([0.2]), mx.array(last)
+        ours = reject(dense, draft.token_ids, candidates, draft.probs, *numbers)
+        assert (ours[0][0].item(), ours[1].item()) == (own, 1)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

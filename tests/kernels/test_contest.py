@@ -15,6 +15,8 @@ from kernels.suite import KERNELS
 from msl.emulator import Emulation
 from msl.stand_in import StandIn
 
+from splashpy.drafting.dflash2 import DFlash2Drafter
+from splashpy.drafting.drafter import DraftSampling
 from splashpy.engine import row_kernels
 from splashpy.engine.row_kernels import choose_kernels, generation, verdicts_on
 from splashpy.kernels import contests, gate, metal, roofline, verdicts
@@ -27,7 +29,7 @@ from splashpy.kernels.contest import (
     rule,
     sustain,
 )
-from splashpy.models.kernel_shapes import target_contests
+from splashpy.models.kernel_shapes import draft_contests, target_contests
 
 F32 = mx.float32
 
@@ -231,6 +233,28 @@ def test_a_model_asks_for_the_shapes_of_its_layers() -> None:
         *("attention_rows", "attention_rows_q8"),
         *("gated_delta_verify", "gated_delta_prework"),
     }
+
+
+@pytest.mark.parametrize("frequent", [None, tuple(range(0, 200, 2))])
+def test_a_drafter_asks_for_the_shapes_it_is_raced_at(
+    frequent: tuple[int, ...] | None,
+) -> None:
+    network = tiny.drafter_network()
+    network.config = replace(network.config, frequent_tokens=frequent)
+    wanted = {(c.operation, c.key) for c in draft_contests(network, 8)}
+    asked: set[tuple[str, gate.Shape]] = set()
+
+    def note(operation: str, shape: gate.Shape) -> bool:
+        asked.add((operation, filed(shape)))
+        return False
+
+    with gate.ruled(note):
+        drafter = DFlash2Drafter(network, tiny.target(vocab_size=tiny.VOCAB + 4))
+        state = drafter.new_state()
+        drafter.observe(state, [1] * 9, mx.zeros((9, 128)), 0)
+        mx.eval(drafter.propose(state, mx.array(3), 7, DraftSampling()).token_ids)
+    for operation in ("candidate_selector", "conv_prepare", "conv_finish"):
+        assert {a for a in asked if a[0] == operation} <= wanted
 
 
 def test_without_metal_nothing_is_chosen() -> None:

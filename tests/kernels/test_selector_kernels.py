@@ -180,8 +180,15 @@ def test_fewer_threads_take_the_same_path(
     assert mx.array_equal(best_path(made, logits, gates, mx.array(77)), wanted)
 
 
-def test_logits_that_are_no_numbers_still_give_tokens(device: StandIn) -> None:
-    made, logits, gates = selector()
-    logits[2] = mx.nan
-    path = best_path(made, logits, gates, mx.array(10_000))
+@pytest.mark.parametrize("way", ["greedy", "look-ahead", "drawn"])
+def test_logits_that_are_no_numbers_still_give_tokens(
+    device: StandIn, way: str
+) -> None:
+    made, logits, gates = selector(count=6)
+    logits[2:] = mx.nan
+    rows = made, logits, gates, mx.array(10_000)
+    if way == "drawn":
+        path = drawn_path(*rows, mx.array(0.7), mx.zeros((5, 6)))[0]
+    else:
+        path = best_path(*rows, look_ahead=way == "look-ahead")
     assert all(0 <= token < 500 for token in path.tolist())
