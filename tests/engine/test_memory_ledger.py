@@ -325,8 +325,10 @@ def test_a_text_that_cannot_fit_is_refused_before_it_writes_and_others_go_on(
     llama: MlxLmTarget,
 ) -> None:
     world = World(llama)
+    world.run(200, 100)
     with pytest.raises(ShortageError, match="tokens of context: needs"):
         world.run(0, 480)
+    assert len(world.cache.runs) == 1, "it would not have helped"
     assert world.ledger.held["lanes"] == 0
     assert isinstance(world.run(0, 300)[-1], Finished)
     assert world.ledger.held["lanes"] == 0
