@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -99,6 +100,23 @@ def test_attention_is_resumed_within_what_is_on_disk(on_disk: Callable) -> None:
     assert (found.tier, found.resumed) == ("disk", 512)
     assert found.shared == 600  # told to the token, though rows come in blocks
     assert found.was == tuple(LONG[600:608])
+
+
+def test_rows_are_claimed_for_whole_blocks_where_memory_is_short(
+    on_disk: Callable,
+) -> None:
+    asking = on_disk("attention")
+    asking.ask(LONG, ANSWER)
+    asking.write()
+    claimed: list[int] = []
+    short = SimpleNamespace(
+        fits=lambda rows: False,
+        make_room=lambda rows: False,
+        cover=lambda state, rows: claimed.append(state.reserved(rows)),
+    )
+    taken = on_disk("attention").cache.take(LONG[:512], 4096, short)
+    assert taken.found.resumed == 511
+    assert claimed == [taken.state.reserved(0)] == [512]
 
 
 def test_a_change_in_the_first_block_is_found_on_disk(on_disk: Callable) -> None:
