@@ -298,7 +298,7 @@ class PrefixCache:
         for place in places:
             if place.position < least:
                 break
-            state = self._empty(capacity, place.position, room)
+            state = self._empty(capacity, place.rows, room)
             if not self.fits(place.staged_bytes):
                 break
             restored = self._disk.restore(place, tokens, state)

@@ -275,11 +275,11 @@ class Engine:
                 ledger=self._memory.ledger,
                 rows=plan.rows(self._most) if plan else None,
             )
-        except SplashError as error:
-            self._emit(LoadFailed(error))
-            return
         except Exception as error:  # noqa: BLE001 - reported to whoever asked
-            self._emit(LoadFailed(InternalError(f"loading failed: {error!r}")))
+            self._forget()  # half of a model is of no use
+            if not isinstance(error, SplashError):
+                error = InternalError(f"loading failed: {error!r}")
+            self._emit(LoadFailed(error))
             return
         self._memory.limit(plan.budget if plan else 0)
         self._emit(self._loaded)

@@ -6,7 +6,7 @@ what counts is how many rows the buffers will have. Where there is less than tha
 grow in small steps, so that a text can fill the context it was planned for. One that
 cannot be cut anywhere also keeps copies of its windows and recurrent states; two of
 them are in the plan, any further one is kept only where nobody has to give up something
-for it.
+for it, and goes before the text would be refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,13 @@ from splashpy.engine.memory_ledger import MemoryLedger
 from splashpy.models.state import TargetState
 from splashpy.units import format_tokens
 
-COPIES = 3
-"""Of windows and recurrent states in the plan: the running one and two more."""
+COPIES = 4
+"""Of windows and recurrent states in the plan.
+
+The running one, the one before its last block, and two places to come back to.
+"""
+
+_PLACES = COPIES - 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class LaneClaim:
         if not self._ledger.make_room(wanted - self._rows.nbytes):
             state.grow_tightly()
         room = state.reserved(rows)
+        if not self._ledger.make_room(self._bytes(room) - self._rows.nbytes):
+            self._give_up_places(state)
         self._rows.cover(self._bytes(room), _context_of(room))
 
     def expect(self, rows: int) -> None:
@@ -90,7 +97,7 @@ class LaneClaim:
         """
         kept = state.kept
         own = sum(size for array, size in kept.items() if array not in counted)
-        planned = self._size.fixed // COPIES * (COPIES - 1)
+        planned = self._size.fixed // COPIES * _PLACES
         held = state.nbytes - sum(kept.values())
         self._rows.hold(max(self._rows.nbytes, held))
         self._places.hold(max(self._places.nbytes, own - planned))
@@ -105,7 +112,7 @@ class LaneClaim:
 
     def may_keep(self, state: TargetState) -> bool:
         """Whether one more place to come back to may be kept; claims it if so."""
-        if state.cut_anywhere or len(state.checkpoints) + 1 < COPIES:
+        if state.cut_anywhere or len(state.checkpoints) < _PLACES:
             return True
         copy = self._size.fixed // COPIES
         if not self._ledger.fits(copy):
@@ -117,6 +124,13 @@ class LaneClaim:
         """Claim nothing; may be called twice."""
         self._rows.release()
         self._places.release()
+
+    def _give_up_places(self, state: TargetState) -> None:
+        """Keep the latest places only, which are in the plan."""
+        if self._places.nbytes:
+            for length in state.checkpoints[:-_PLACES]:
+                state.forget(length)
+            self._places.release()
 
     def _bytes(self, rows: int) -> int:
         return self._size.fixed + rows * self._size.row

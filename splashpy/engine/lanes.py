@@ -33,6 +33,7 @@ _CONTENDED = 0.5  # of the usual time of a chunk
 _RESERVE = 1024  # rows of an answer that are counted when it begins
 _PASS = 8  # rows the next pass may add to a text
 _ROOM = 256  # rows more than a text has, for it to be taken up again
+_REMEMBERED = 600.0  # seconds; other programs may have ended since MLX was refused
 
 
 class Lanes:
@@ -64,7 +65,7 @@ class Lanes:
         self._target, self._widths = target, widths
         self._most, self._ledger = most, ledger or MemoryLedger()
         self._rows = sys.maxsize if rows is None else rows
-        self._proven = sys.maxsize  # rows MLX had memory for, once it had none for more
+        self._refusal = sys.maxsize, float("-inf")  # rows MLX had memory for, and when
         self._clock = clock
         self._all: list[Task] = []  # in the order they were let in
         self._order = ReadingOrder()
@@ -165,6 +166,12 @@ class Lanes:
         return [task for task in self._all if task.aside and not task.ended]
 
     @property
+    def _proven(self) -> int:
+        """Rows MLX had memory for when it had none for more, not long ago."""
+        rows, at = self._refusal
+        return rows if self._clock() - at < _REMEMBERED else sys.maxsize
+
+    @property
     def _held(self) -> int:
         return sum(map(_held, self._running))
 
@@ -210,7 +217,7 @@ class Lanes:
             return
         if len(running) > 1:
             held = self._held - _held(running[-1])
-            self._proven = min(self._proven, held)
+            self._refusal = min(self._proven, held), self._clock()
         for task in running:
             if task in tasks or task is running[-1]:
                 yield self._set_aside(task)

@@ -43,7 +43,7 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 SOURCES: tuple[Source, ...] = get_args(Source)
 """In the order they are asked."""
 
-_SPARE: tuple[Category, ...] = ("runs", "states", "staging")  # of what is measured
+_SPARE: tuple[Category, ...] = ("runs", "states", "staging")  # may be given back
 _LASTING: tuple[Category, ...] = ("weights", "scratch")
 _REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
 
@@ -187,9 +187,11 @@ class MemoryLedger:
         """Return if so much more may be taken, after others gave back where needed.
 
         Raises:
-            ShortageError: it may not.
+            ShortageError: it may not; where nothing could help, nothing was given back.
         """
-        if not self._collect(nbytes):
+        held = self.held
+        hopeless = self._missing(nbytes) > sum(held[each] for each in _SPARE)
+        if hopeless or not self._collect(nbytes):
             raise self._refusal(nbytes, why)
 
     def make_room(self, nbytes: int) -> bool:

@@ -96,6 +96,7 @@ class Host:
         request_id = getattr(item, "id", "")
         if not isinstance(item, Command):  # the text of an answer cannot go on
             self._answers.pop(request_id, None)
+            self._asked.pop(request_id, None)
             self._engine.cancel(request_id)
         self._emit(failure(error, request_id))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events on their way to a client that may read slowly.
 
-Whoever emits never waits: when the queue is full, the text of adjacent cycles of one
-request is merged. Meters get coarser, text is never dropped.
+Whoever emits never waits: when the queue is full, the text of a cycle joins that of the
+cycle before it of the same request. Meters get coarser, text is never dropped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from splashpy.protocol import Cycle, Event
 from splashpy.wire import to_line
 
 LIMIT = 1024  # events waiting before cycles are merged
+_LOOKED_AT = 128  # of them, for one of the same request
 
 
 class Outbox:
@@ -39,10 +40,7 @@ class Outbox:
     def put(self, event: Event) -> None:
         """Queue an event; never blocks on the reader."""
         with self._changed:
-            full = len(self._events) >= self._limit
-            if full and (merged := merge(self._events[-1], event)) is not None:
-                self._events[-1] = merged
-            else:
+            if len(self._events) < self._limit or not self._joined(event):
                 self._events.append(event)
             self._changed.notify()
 
@@ -52,6 +50,19 @@ class Outbox:
             self._closing = True
             self._changed.notify()
         self._thread.join(timeout)
+
+    def _joined(self, event: Event) -> bool:
+        """Add an event to the latest one of its request; False where that cannot be."""
+        if not isinstance(event, Cycle):
+            return False
+        # Requests run beside each other, so others may have spoken since.
+        for index in range(-1, -min(len(self._events), _LOOKED_AT) - 1, -1):
+            if getattr(self._events[index], "id", None) == event.id:
+                merged = merge(self._events[index], event)
+                if merged is not None:
+                    self._events[index] = merged
+                return merged is not None
+        return False
 
     def _run(self) -> None:
         while True:
@@ -68,7 +79,7 @@ class Outbox:
 
 
 def merge(first: Event, second: Event) -> Cycle | None:
-    """Two adjacent cycles of one request as one; None for anything else."""
+    """Two cycles of one request in a row as one; None for anything else."""
     if not isinstance(first, Cycle) or not isinstance(second, Cycle):
         return None
     if first.id != second.id:

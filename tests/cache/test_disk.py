@@ -16,16 +16,21 @@ import weakref
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
 import pytest
 
-from splashpy.cache.disk import writer
+from splashpy.cache.disk import room, writer
 from splashpy.cache.disk.catalogue import Catalogue, Entry
 from splashpy.cache.disk.directory import NamespaceDirectory, in_use
 from splashpy.cache.disk.record import BadRecord
-from splashpy.cache.disk.room import EXPIRY_SECONDS, WriteAllowance
+from splashpy.cache.disk.room import (
+    EXPIRY_SECONDS,
+    WriteAllowance,
+    default_quota,
+)
 from splashpy.cache.disk.tier import DraftSide
 from splashpy.cache.plan import Marks
 from splashpy.models.dflash2_context import DrafterContext
@@ -95,6 +100,23 @@ def test_attention_is_resumed_within_what_is_on_disk(on_disk: Callable) -> None:
     assert (found.tier, found.resumed) == ("disk", 512)
     assert found.shared == 600  # told to the token, though rows come in blocks
     assert found.was == tuple(LONG[600:608])
+
+
+def test_rows_are_claimed_for_whole_blocks_where_memory_is_short(
+    on_disk: Callable,
+) -> None:
+    asking = on_disk("attention")
+    asking.ask(LONG, ANSWER)
+    asking.write()
+    claimed: list[int] = []
+    short = SimpleNamespace(
+        fits=lambda rows: False,
+        make_room=lambda rows: False,
+        cover=lambda state, rows: claimed.append(state.reserved(rows)),
+    )
+    taken = on_disk("attention").cache.take(LONG[:512], 4096, short)
+    assert taken.found.resumed == 511
+    assert claimed == [taken.state.reserved(0)] == [512]
 
 
 def test_a_change_in_the_first_block_is_found_on_disk(on_disk: Callable) -> None:
@@ -439,6 +461,33 @@ def test_a_clock_that_jumps_costs_at_most_a_miss(
     asking.write()
     later = on_disk(kind, clock=lambda: 1e9).ask(LONG, ANSWER)
     assert later.resumed in (0, 512, 699)
+
+
+def test_a_record_that_had_to_go_does_not_come_back_when_it_is_touched(
+    on_disk: Callable, tmp_path: Path
+) -> None:
+    asking = on_disk("attention")
+    asking.ask(LONG, ANSWER)
+    asking.write()
+    tier = asking.cache._disk
+    leaf = next(e for e in tier._catalogue.entries() if e.kind == "state")
+    tier._writer.drop(leaf)  # as its room is needed, while a prompt uses it
+    tier._writer.touch([leaf])
+    assert asking.cache.settle(20)
+    assert tier._catalogue.find("state", leaf.name) is None
+    listed = sum(entry.nbytes for entry in tier._catalogue.entries())
+    assert tier._catalogue.nbytes == listed
+    assert sum(path.stat().st_size for path in files(tmp_path)) == listed
+
+
+def test_a_disk_that_does_not_say_how_full_it_is_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(room.shutil, "disk_usage", fail)
+    assert default_quota(tmp_path) == 0
 
 
 def test_a_day_of_writing_has_a_limit() -> None:

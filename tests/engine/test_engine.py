@@ -142,6 +142,23 @@ def test_a_model_that_does_not_load_leaves_the_engine_usable(
     assert isinstance(driver.load(model)[-1], Loaded)
 
 
+def test_of_a_model_that_loads_in_half_nothing_stays(
+    driver: Driver, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no such device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine_module, "open_cache", fail)
+        failed = driver.load(model)[-1]
+    assert "no such device" in failed.error.message
+    driver.ask()
+    refused = driver.until(Failed)[-1]
+    assert refused.error.message == "no model is loaded"
+    assert driver.engine._loaded is None
+    assert isinstance(driver.load(model)[-1], Loaded)
+
+
 def test_requests_wait_for_each_other_in_order(driver: Driver, model: Path) -> None:
     driver.load(model, max_concurrent=1)
     for name in "abc":

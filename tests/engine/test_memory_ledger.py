@@ -31,6 +31,7 @@ from splashpy.engine.memory_ledger import (
 from splashpy.engine.request import Finished, GenerationRequest, TokensCommitted
 from splashpy.engine.task import Means, Task
 from splashpy.errors import ShortageError
+from splashpy.models.state import TargetState
 from splashpy.models.target import MlxLmTarget
 from splashpy.protocol import DraftState, Shed
 from splashpy.verification.sampling import SamplingParams
@@ -160,6 +161,53 @@ def test_a_claim_covers_what_a_text_really_takes(kind: str) -> None:
         assert state.nbytes <= claim.nbytes
         if not fixed:
             assert state.nbytes == claim.nbytes
+
+
+def kept_at(target: MlxLmTarget, claim: LaneClaim, places: int) -> TargetState:
+    """A text that reads four rows to every place, and keeps it."""
+    state = target.new_state(40)
+    for _ in range(places):
+        claim.cover(state, 4)
+        target.forward(state, mx.arange(4), rows=0)
+        assert claim.may_keep(state)
+        state.keep()
+    return state
+
+
+@pytest.mark.parametrize("kind", ["qwen3_next", "gemma4"])
+@pytest.mark.parametrize("places", [0, 2, 4])
+def test_a_claim_covers_a_text_that_writes_with_places_behind_it(
+    kind: str, places: int
+) -> None:
+    target = tiny.target(kind)
+    sizes = target.state_sizes()
+    size = LaneSize(row=sizes.row, fixed=COPIES * sizes.fixed)
+    claim = LaneClaim(MemoryLedger(), size)
+    state = kept_at(target, claim, places)
+    for _ in range(2):  # a block can be taken back: what was before it is held, too
+        claim.cover(state, 3)
+        forward = target.forward(state, mx.arange(3), rows=3)
+        mx.eval(forward.logits, state.arrays)
+        assert state.nbytes <= claim.nbytes
+
+
+def test_a_text_gives_up_places_of_its_own_before_it_is_refused() -> None:
+    target = tiny.target("qwen3_next")
+    sizes = target.state_sizes()
+    ledger = MemoryLedger(1 << 30)
+    size = LaneSize(row=sizes.row, fixed=COPIES * sizes.fixed)
+    claim = LaneClaim(ledger, size)
+    state = kept_at(target, claim, 5)
+    places = state.checkpoints
+    ledger.budget = ledger.charged + 250 * sizes.row
+    claim.cover(state, 200)
+    assert state.checkpoints == places, "there was room"
+    claim.cover(state, 400)
+    assert state.checkpoints == places[-2:]
+    assert ledger.held["states"] == 0
+    target.forward(state, mx.arange(400) % 250, rows=0)
+    mx.eval(state.arrays)
+    assert state.nbytes <= claim.nbytes
 
 
 def test_further_places_are_kept_only_where_there_is_room_for_them() -> None:
@@ -325,8 +373,10 @@ def test_a_text_that_cannot_fit_is_refused_before_it_writes_and_others_go_on(
     llama: MlxLmTarget,
 ) -> None:
     world = World(llama)
+    world.run(200, 100)
     with pytest.raises(ShortageError, match="tokens of context: needs"):
         world.run(0, 480)
+    assert len(world.cache.runs) == 1, "it would not have helped"
     assert world.ledger.held["lanes"] == 0
     assert isinstance(world.run(0, 300)[-1], Finished)
     assert world.ledger.held["lanes"] == 0

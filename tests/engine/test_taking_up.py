@@ -18,7 +18,7 @@ from splashpy.cache.prefix import PrefixCache
 from splashpy.drafting.plain import PlainDrafter
 from splashpy.engine import reuse
 from splashpy.engine.accounts import open_ledger
-from splashpy.engine.lane_claim import LaneClaim, LaneSize
+from splashpy.engine.lane_claim import COPIES, LaneClaim, LaneSize
 from splashpy.engine.loading import Loaded
 from splashpy.engine.memory import Needs, Plan
 from splashpy.engine.memory_ledger import MemoryLedger
@@ -93,7 +93,7 @@ def open_books(
 ) -> tuple[MemoryLedger, LaneSize]:
     """A ledger with memory for one text of so many rows beside what is stored."""
     sizes = target.state_sizes()
-    size = LaneSize(row=sizes.row, fixed=3 * sizes.fixed)
+    size = LaneSize(row=sizes.row, fixed=COPIES * sizes.fixed)
     ledger = open_ledger(loaded(target), cache, in_use=lambda: 0)
     ledger.budget = ledger.charged + size.fixed + rows * size.row
     return ledger, size

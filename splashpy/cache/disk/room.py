@@ -22,9 +22,15 @@ _DAY_SECONDS = 24 * 3600.0
 
 
 def default_quota(root: Path) -> int:
-    """Bytes the cache may take where nobody said; 0 where the disk is nearly full."""
-    existing = next(path for path in (root, *root.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
+    """Bytes the cache may take where nobody said.
+
+    0 where the disk is nearly full, or does not say how full it is.
+    """
+    try:
+        existing = next(path for path in (root, *root.parents) if path.exists())
+        free = shutil.disk_usage(existing).free
+    except OSError:
+        return 0
     return 0 if free < _LEAST_FREE else min(_LARGEST, free // _SHARE)
 
 
@@ -34,9 +40,17 @@ def others_bytes(root: Path, own: Path) -> dict[Path, int]:
     with suppress(OSError):
         for path in root.iterdir():
             if path != own and path.is_dir():
-                files = (file for _, file in records_below(path))
-                sizes[path] = sum(file.stat().st_size for file in files)
+                sizes[path] = _size(path)
     return sizes
+
+
+def _size(path: Path) -> int:
+    """Bytes of a namespace's records, which an engine may be changing."""
+    size = 0
+    for _, file in records_below(path):
+        with suppress(OSError):
+            size += file.stat().st_size
+    return size
 
 
 def sweep_others(root: Path, own: Path, quota: int, now: float) -> int:

@@ -68,6 +68,11 @@ class Found:
         return (*self.blocks, self.state) if self.state else self.blocks
 
     @property
+    def rows(self) -> int:
+        """Rows there are while it is restored: blocks are cut once they are in."""
+        return max(self.position, BLOCK * len(self.blocks))
+
+    @property
     def staged_bytes(self) -> int:
         """Bytes of copies there are at a time while it is restored."""
         return _STAGED * max((each.nbytes for each in self.records), default=0)
@@ -262,7 +267,7 @@ class DiskTier:
         """Whether as much waits for the writer as may."""
         return self._outgoing.behind
 
-    def step(self, fits: Callable[[int], bool] = lambda _: True) -> bool:
+    def step(self, fits: Callable[[int], bool]) -> bool:
         """Copy a little of what is to be written; True while there is more.
 
         Args:
