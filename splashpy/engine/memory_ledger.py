@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from splashpy.errors import ShortageError
+from splashpy.errors import CapacityError, ShortageError
 from splashpy.protocol import Held, Ledger
 from splashpy.units import format_bytes
 
@@ -44,6 +44,10 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 """In the order they are asked."""
 
 _STORED: tuple[Category, ...] = ("runs", "states")  # of what is measured
+_FIX = (
+    "ask with a shorter prompt, or for a shorter answer",
+    "--kv q8, or a larger --max-memory",
+)
 _LASTING: tuple[Category, ...] = ("weights", "scratch")
 _REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
 
@@ -204,13 +208,21 @@ class MemoryLedger:
             why: what it is for.
 
         Raises:
-            ShortageError: it could not.
+            CapacityError: it never could.
+            ShortageError: it could not now, for what is in use beyond all claims.
         """
         held = self.held
-        lasting = sum(held[each] for each in _LASTING)
-        if not held["lanes"]:  # else what is in use beyond all claims may be theirs
-            lasting += max(self.charged - sum(held.values()), 0)
-        if self.budget and lasting + nbytes > self.budget:
+        most = self.budget - sum(held[each] for each in _LASTING)
+        if not self.budget:
+            return
+        if nbytes > most:
+            raise CapacityError(
+                f"{why}: needs {format_bytes(nbytes)}, {format_bytes(max(most, 0))} "
+                "are left beside the model",
+                fix=_FIX,
+            )
+        unclaimed = max(self.charged - sum(held.values()), 0)
+        if not held["lanes"] and nbytes > most - unclaimed:  # else it may be theirs
             raise self._refusal(nbytes, why)
 
     def drop_stored(self) -> int:
@@ -255,10 +267,7 @@ class MemoryLedger:
         error = ShortageError(
             f"{why}: needs {format_bytes(nbytes)} more, {format_bytes(free)} are free",
             why=f"{' + '.join(held)} of {format_bytes(self.budget)}",
-            fix=[
-                "ask with a shorter prompt, or for a shorter answer",
-                "--kv q8, or a larger --max-memory",
-            ],
+            fix=_FIX,
         )
         self._refusals.count += 1
         self._refusals.latest = error.message
