@@ -25,7 +25,7 @@ from server_kit import Running, until
 from tokenizers import Tokenizer
 
 from splashpy.cli.agents import Service
-from splashpy.errors import ShortageError, ContextLengthError, SplashError
+from splashpy.errors import ContextLengthError, ShortageError, SplashError
 from splashpy.host import host as host_module
 from splashpy.protocol import Load
 from splashpy.server import serving
