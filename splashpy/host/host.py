@@ -120,6 +120,8 @@ class Host:
 
     def _dispatch(self, item: Command | Emitted) -> None:  # noqa: C901 - one table
         match item:
+            case protocol.Ping():
+                pass  # answered by whoever brought it
             case protocol.Hello():
                 self._hello()
             case protocol.Load():
