@@ -44,8 +44,10 @@ _CHANNELS: tuple[tuple[str, Channel], ...] = (
 )
 _REASONS: dict[str, FinishReason] = {"length": "length", "tool_calls": "tool_calls"}
 _CODES = {
+    "context_exceeds_memory": "E-FIT",
     "context_length_exceeded": "E-CONTEXT",
     "exceed_context_size_error": "E-CONTEXT",
+    "insufficient_memory": "E-MEMORY",
     "invalid_api_key": "E-AUTH",
     "invalid_value": "E-USAGE",
 }

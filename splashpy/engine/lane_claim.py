@@ -84,7 +84,7 @@ class LaneClaim:
         """Return if a text of so many rows could run, at least alone.
 
         Raises:
-            ShortageError: it could not.
+            CapacityError: it never could.
         """
         self._ledger.expect(self._bytes(rows), _context_of(rows))
 

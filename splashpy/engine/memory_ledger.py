@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from splashpy.errors import ShortageError
+from splashpy.errors import CapacityError, ShortageError
 from splashpy.protocol import Held, Ledger
 from splashpy.units import format_bytes
 
@@ -44,6 +44,10 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 """In the order they are asked."""
 
 _SPARE: tuple[Category, ...] = ("runs", "states", "staging")  # may be given back
+_FIX = (
+    "ask with a shorter prompt, or for a shorter answer",
+    "--kv q8, or a larger --max-memory",
+)
 _LASTING: tuple[Category, ...] = ("weights", "scratch")
 _REFUSALS = ("[malloc]", "[metal::malloc]")  # how MLX begins when it gets no memory
 
@@ -213,12 +217,16 @@ class MemoryLedger:
             why: what it is for.
 
         Raises:
-            ShortageError: it could not.
+            CapacityError: it never could.
         """
         held = self.held
-        lasting = sum(held[each] for each in _LASTING)
-        if self.budget and lasting + nbytes > self.budget:
-            raise self._refusal(nbytes, why)
+        most = self.budget - sum(held[each] for each in _LASTING)
+        if self.budget and nbytes > most:
+            raise CapacityError(
+                f"{why}: needs {format_bytes(nbytes)}, {format_bytes(max(most, 0))} "
+                "are left beside the model",
+                fix=_FIX,
+            )
 
     def drop_stored(self) -> int:
         """Give up all states of earlier requests; bytes of them."""
@@ -262,10 +270,7 @@ class MemoryLedger:
         error = ShortageError(
             f"{why}: needs {format_bytes(nbytes)} more, {format_bytes(free)} are free",
             why=f"{' + '.join(held)} of {format_bytes(self.budget)}",
-            fix=[
-                "ask with a shorter prompt, or for a shorter answer",
-                "--kv q8, or a larger --max-memory",
-            ],
+            fix=_FIX,
         )
         self._refusals.count += 1
         self._refusals.latest = error.message

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine host: commands in, events out.
 
-One I/O thread does the text work (templates, tokenizer, detokenizer, channels) and
-answers pings; the engine's own thread does every MLX call. Commands and engine events
-meet in one inbox, so the host has no lock of its own.
+One I/O thread does the text work (templates, tokenizer, detokenizer, channels); the
+engine's own thread does every MLX call. Commands and engine events meet in one inbox,
+so the host has no lock of its own. Pings are answered by whoever brings them: a long
+text is no sign that the host is dead.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from time import monotonic
 
 from splashpy import blas, protocol
 from splashpy.cache.disk.lookup_file import LookupFile
@@ -32,6 +34,7 @@ from splashpy.engine.task import answer_room
 from splashpy.errors import InternalError, SplashError, UsageError
 from splashpy.host.answer import Answer, failure
 from splashpy.host.device import device, memory_bytes
+from splashpy.host.far_too_long import about_tokens
 from splashpy.host.lookups import describe
 from splashpy.host.model import Speech, resolve_request
 from splashpy.host.ranked import RankedTokens
@@ -42,12 +45,15 @@ from splashpy.version import __version__
 
 Emit = Callable[[Event], None]
 
+_BUSY_SECONDS = 600.0  # with one text, after which the thread hangs
+
 
 class Host:
     """Serves one client.
 
     Args:
-        emit: receives every event, on the I/O thread; must not block for long.
+        emit: receives every event, on the I/O thread, and ``Pong`` on the one that
+            brings commands; must not block for long.
         ended: called once, when the host has ended.
     """
 
@@ -58,6 +64,7 @@ class Host:
         self._answers: dict[str, Answer] = {}
         self._speech: Speech | None = None
         self._context_max = 0
+        self._began = 0.0  # with what the thread does now; 0 while it waits
         # What was asked, until its prompt was looked up; and where that is told.
         self._asked: dict[str, tuple[protocol.Generate, Prompt]] = {}
         self._lookups: LookupFile | None = None
@@ -71,7 +78,17 @@ class Host:
 
     def handle(self, command: Command) -> None:
         """Take a command; returns at once."""
-        self._inbox.put(command)
+        if isinstance(command, protocol.Ping):
+            self._emit(protocol.Pong(n=command.n, stuck=self._overdue()))
+        else:
+            self._inbox.put(command)
+
+    def _overdue(self) -> str:
+        """Why no answer will ever come; empty where one may."""
+        busy = monotonic() - self._began if self._began else 0.0
+        if busy > _BUSY_SECONDS:
+            return f"one text has been worked on for {busy:.0f} seconds"
+        return self._engine.overdue()
 
     def close(self, timeout: float | None = None) -> None:
         """Stop all work and end both threads; may be called twice."""
@@ -81,12 +98,14 @@ class Host:
 
     def _run(self) -> None:
         while (item := self._inbox.get()) is not None:
+            self._began = monotonic()
             try:
                 self._dispatch(item)
             except SplashError as error:
                 self._fail(item, error)
             except Exception as error:  # noqa: BLE001 - a request must not end the host
                 self._fail(item, InternalError(repr(error)))
+            self._began = 0.0
             if isinstance(item, protocol.Shutdown):
                 break
         self._ended()
@@ -102,6 +121,8 @@ class Host:
 
     def _dispatch(self, item: Command | Emitted) -> None:  # noqa: C901 - one table
         match item:
+            case protocol.Ping():
+                pass  # answered by whoever brought it
             case protocol.Hello():
                 self._hello()
             case protocol.Load():
@@ -119,9 +140,6 @@ class Host:
             case protocol.Unload():
                 self._speech = None
                 self._engine.unload()
-            case protocol.Ping():
-                stuck = self._engine.overdue()
-                self._emit(protocol.Pong(n=item.n, stuck=stuck))
             case protocol.Shutdown():
                 self._engine.close(item.grace_ms / 1e3)
             case protocol.LoadProgress() | protocol.Memory() | protocol.Log():
@@ -203,9 +221,11 @@ class Host:
         speech = self._loaded_speech()
         if command.id in self._answers:
             raise UsageError(f"request id {command.id!r} is already in use")
+        context = self._context_max or speech.context_max
+        if about := about_tokens(speech.tokenizer, command, context):
+            answer_room(about, context, prefill_only=command.prefill_only)
         prompt = speech.prompt(command)
         request = resolve_request(command, prompt, speech)
-        context = self._context_max or speech.context_max
         length = len(prompt.token_ids)
         answer_room(length, context, prefill_only=command.prefill_only)
         turn = speech.turn(command, prompt, request.stop_token_ids)

@@ -53,7 +53,7 @@ def check_host(
     Raises:
         ApiError: another name, or none.
     """
-    if host is None:
+    if not host:
         raise ApiError("invalid_value", "the Host header is missing")
     name = _host_name(host)
     if name == "localhost" or name.endswith(".localhost") or name == local_address:

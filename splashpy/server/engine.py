@@ -24,8 +24,10 @@ from typing import Literal
 
 from splashpy.client.client import EngineClient
 from splashpy.errors import (
+    CapacityError,
     EngineDiedError,
     EngineStuckError,
+    ShortageError,
     SplashError,
     error_from,
 )
@@ -343,10 +345,9 @@ class Engine:
             self._give_up(error_from(failure))
             return
         # It was loaded before, so it may be again: memory may be short for now.
-        found = from_failure(failure, self.context)
         text = f"the model cannot be loaded again: {failure.message}"
-        short = found.code == "insufficient_memory"
-        code = "memory_short" if short else "engine_failed"
+        short = failure.code in (CapacityError.code, ShortageError.code)
+        code = "insufficient_memory" if short else "engine_failed"
         self.problem = ApiError(code, text)
         self._warn(text)
         self._unload()

@@ -93,13 +93,13 @@ FAULTS: dict[str, Fault] = {
     "model_loading": _AWAY,
     "engine_recovering": _AWAY,
     "shutting_down": _AWAY,
-    "memory_short": _AWAY,  # for the model itself; that may change
+    "insufficient_memory": _AWAY,
     "engine_failed": Fault(503, "server_error", "api_error", "server_error", _NO_RETRY),
     "not_supported": Fault(501),
     "request_timeout": Fault(
         504, "server_error", "timeout_error", "server_error", _NO_RETRY
     ),
-    "insufficient_memory": Fault(
+    "context_exceeds_memory": Fault(
         507, "server_error", "api_error", "server_error", _NO_RETRY
     ),
     "internal_error": Fault(500, "server_error", "api_error", "server_error"),
@@ -109,7 +109,7 @@ _CODES = {
     "E-USAGE": "invalid_value",
     "E-CONSTRAINT": "unsupported_schema",
     "E-TEMPLATE": "template_error",
-    "E-FIT": "insufficient_memory",
+    "E-FIT": "context_exceeds_memory",
     "E-MEMORY": "insufficient_memory",
     "E-ENGINE-DIED": "engine_recovering",
     "E-ENGINE-STUCK": "engine_recovering",

@@ -232,7 +232,7 @@ def readiness(endpoint: Endpoint) -> tuple[int, dict[str, Any]]:
         reason = "draining"
     elif not _able(endpoint):
         problem = endpoint.engine.problem
-        short = problem is not None and problem.code == "memory_short"
+        short = problem is not None and problem.code == "insufficient_memory"
         reason = "memory" if short else endpoint.engine.state
     elif full:
         reason = "queue"

@@ -252,6 +252,7 @@ class NativeShape:
 
     def __init__(self, options: NativeOptions):
         self._options = options
+        self._sent = 0  # characters, where indentation decides
 
     def start(self, outcome: Outcome) -> Iterator[bytes]:
         """Nothing announces an answer here."""
@@ -261,7 +262,7 @@ class NativeShape:
         """More text."""
         if isinstance(event, ToolDelta):
             return
-        text = "".join(piece.text for piece in event.pieces)
+        text = self._more(outcome, event)
         if not text and not event.token_ids and not event.logprobs:
             return
         tokens = list(event.token_ids) if self._options.tokens else []
@@ -279,7 +280,8 @@ class NativeShape:
 
     def end(self, outcome: Outcome) -> Iterator[bytes]:
         """The whole object, without the text that was sent already."""
-        yield data(self._chosen({**self._object(outcome, 0), "content": ""}))
+        rest = self._within(outcome, last=True)
+        yield data(self._chosen({**self._object(outcome, 0), "content": rest}))
 
     def close(self, outcomes: list[Outcome]) -> Iterator[bytes]:
         """Nothing follows the object."""
@@ -296,6 +298,27 @@ class NativeShape:
             for number, outcome in enumerate(outcomes)
         ]
         return found[0] if len(found) == 1 else found
+
+    def _more(self, outcome: Outcome, event: Cycle) -> str:
+        if self._options.indent:
+            return self._within(outcome)
+        return "".join(piece.text for piece in event.pieces)
+
+    def _within(self, outcome: Outcome, *, last: bool = False) -> str:
+        """Text that was not sent yet, up to a line that is less indented.
+
+        How far a line is indented is known only when more than white space came.
+        """
+        if not self._options.indent:
+            return ""
+        text = outcome.content
+        end = _outdented(text, self._options.indent)
+        if end is None:
+            line = text.rfind("\n") + 1
+            open_ = line and not last and not text[line:].strip(" \t")
+            end = line if open_ else len(text)
+        more, self._sent = text[self._sent : end], end
+        return more
 
     def _object(self, outcome: Outcome, number: int) -> dict[str, Any]:
         done = outcome.done

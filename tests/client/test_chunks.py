@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from splashpy.client.chunks import ChunkReader, body_of, failure_of
 from splashpy.protocol import Cycle, Done, Generate, Prefill, Sampling
 
@@ -39,6 +41,18 @@ def test_a_stream_that_ends_in_an_error_fails() -> None:
     (failure,) = reader.take({"error": {"message": "out of it", "code": "x"}})
     assert (failure.id, failure.message) == ("a", "out of it")
     assert reader.end() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "known"),
+    [
+        ("context_exceeds_memory", "E-FIT"),
+        ("insufficient_memory", "E-MEMORY"),
+        ("queue_full", "E-SERVER"),
+    ],
+)
+def test_an_error_of_our_own_server_keeps_its_code(code: str, known: str) -> None:
+    assert failure_of("a", {"message": "no", "code": code}, 503).code == known
 
 
 def test_chunks_of_any_shape_are_survived() -> None:

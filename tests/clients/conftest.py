@@ -25,7 +25,7 @@ from server_kit import Running, until
 from tokenizers import Tokenizer
 
 from splashpy.cli.agents import Service
-from splashpy.errors import CapacityError, ContextLengthError, SplashError
+from splashpy.errors import ContextLengthError, ShortageError, SplashError
 from splashpy.host import host as host_module
 from splashpy.protocol import Load
 from splashpy.server import serving
@@ -183,7 +183,7 @@ def too_long() -> Said:
 @pytest.fixture
 def no_memory() -> Said:
     """The engine cannot take a request now."""
-    return refusal(CapacityError("no memory for this request now"))
+    return refusal(ShortageError("no memory for this request now"))
 
 
 @pytest.fixture

@@ -342,6 +342,37 @@ def test_no_schema_is_too_strange(
         assert any(grammar.allows(range(256)))
 
 
+NESTED: dict[str, Any] = {
+    "type": "object",
+    "$defs": {
+        "union": {"anyOf": [{"$ref": "#/$defs/union"}, {"type": "string"}] * 9},
+        "tree": {"properties": {f"p{n}": {"$ref": "#/$defs/tree"} for n in range(9)}},
+    },
+    "properties": {
+        "union": {"$ref": "#/$defs/union"},
+        "tree": {"$ref": "#/$defs/tree"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["qwen3_coder", "function_gemma"])
+def test_a_schema_may_refer_to_itself_many_times(
+    grammars_of: Callable[..., Grammars], name: str
+) -> None:
+    form = named_format(name)
+    grammars, offered = grammars_of(form), offered_tools([tool("f", NESTED)])
+    asked = CallRules(form=form, tools=offered, said=form.frame.head("f"))
+    grammar = grammars.compile_calls(asked)
+    text = {
+        "qwen3_coder": '<parameter=tree>\n{"p1": {"p2": {}}}\n</parameter>\n',
+        "function_gemma": "tree:{p1:{p2:{}}}",
+    }[name]
+
+    ids = grammars._tokenizer.encode_literal(text)
+
+    assert grammar.legal(ids) == len(ids)
+
+
 HARD = {"type": "object", "properties": {"a": {"$ref": "https://example.com/a"}}}
 ODD = {"type": "object", "properties": {"a": {"type": "string", "format": "odd"}}}
 

@@ -57,6 +57,16 @@ def test_text_without_control_strings_is_encoded_alike_both_ways(
     assert any_tokenizer.encode_literal(text) == any_tokenizer.encode(text)
 
 
+def test_a_long_text_is_encoded_like_any_other(any_tokenizer: Tokenizer) -> None:
+    text = "the quick é🙂 fox\n  jumps <|im_end|> " * 2000
+    expected = any_tokenizer._plain.encode(text, add_special_tokens=False).ids
+
+    assert any_tokenizer.encode(text) == expected
+    assert not control_ids(any_tokenizer).intersection(
+        any_tokenizer.encode_literal(text)
+    )
+
+
 @given(text=mixed_text)
 def test_a_rendered_prompt_is_encoded_as_plain_encoding_does(
     any_tokenizer: Tokenizer, text: str

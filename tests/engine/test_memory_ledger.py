@@ -30,7 +30,7 @@ from splashpy.engine.memory_ledger import (
 )
 from splashpy.engine.request import Finished, GenerationRequest, TokensCommitted
 from splashpy.engine.task import Means, Task
-from splashpy.errors import ShortageError
+from splashpy.errors import CapacityError, ShortageError
 from splashpy.models.state import TargetState
 from splashpy.models.target import MlxLmTarget
 from splashpy.protocol import DraftState, Shed
@@ -391,15 +391,15 @@ def test_only_what_could_not_be_granted_even_alone_is_refused_beforehand() -> No
     other = ledger.claim("lanes", 200)
     used[0] = 1100
 
-    def refused(nbytes: int) -> bool:
+    def answer(nbytes: int) -> str:
         try:
             ledger.expect(nbytes, "a test")
-        except ShortageError:
-            return True
-        return False
+        except CapacityError as error:
+            return error.code
+        return ""
 
-    assert [refused(nbytes) for nbytes in (500, 501)] == [False, True]
+    assert [answer(nbytes) for nbytes in (500, 501)] == ["", "E-FIT"]
     other.release()
-    assert [refused(nbytes) for nbytes in (500, 501)] == [False, True]
-    assert ledger.report().refused == 2
+    assert [answer(nbytes) for nbytes in (500, 501)] == ["", "E-FIT"]
+    assert ledger.report().refused == 0
     MemoryLedger().expect(1 << 60, "nobody knows a limit")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from splashpy.dialogue.turn import Turn, TurnDelta
+from splashpy.host.model import Speech
 from splashpy.protocol import (
     Accepted,
     Cancel,
@@ -31,6 +33,52 @@ from splashpy.protocol import (
     Sampling,
     Unload,
 )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"prompt": "word " * 400_000},
+        {"messages": ({"role": "user", "content": "word " * 400_000},)},
+        {
+            "messages": (
+                {"role": "user", "content": [{"type": "text", "text": "é" * 10**6}]},
+            )
+        },
+    ],
+)
+def test_a_prompt_that_is_far_too_long_is_refused_without_being_rendered(
+    conversation: Any, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(Speech, "prompt", lambda self, command: pytest.fail("read"))
+
+    (failure,) = conversation.ask(**asked)
+
+    assert (failure.code, failure.prompt) == ("E-CONTEXT", 2_000_000)
+
+
+def test_a_ping_is_answered_while_a_long_text_is_worked_on(
+    conversation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    prompt = Speech.prompt
+
+    def slow(speech: Speech, command: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return prompt(speech, command)
+
+    monkeypatch.setattr(Speech, "prompt", slow)
+    conversation.send(Count(id="a", messages=({"role": "user", "content": "hi"},)))
+    assert begun.wait(60)
+    conversation.send(Ping(n=3))
+
+    assert conversation.until(Pong, Counted)[-1] == Pong(n=3)
+    monkeypatch.setattr("splashpy.host.host._BUSY_SECONDS", -1.0)
+    conversation.send(Ping(n=4))
+    assert "one text has been worked on" in conversation.until(Pong)[-1].stuck
+    go_on.set()
+    conversation.until(Counted)
 
 
 def test_hello_names_the_engine_and_the_device(conversation: Any) -> None:

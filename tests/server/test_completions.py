@@ -292,14 +292,31 @@ def test_a_time_limit_stops_after_a_whole_line(server: Running, script: Script) 
     assert answer["content"].startswith("one\n")
 
 
-def test_a_line_less_indented_ends_a_gap(server: Running, script: Script) -> None:
-    script.say("    a\n    b\n", "c", lambda: until(lambda: bool(script.cancelled)))
-    body = {"prompt": "x", "n_indent": 4}
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_line_less_indented_ends_a_gap(
+    server: Running, script: Script, *, stream: bool
+) -> None:
+    cancelled = lambda: until(lambda: bool(script.cancelled))  # noqa: E731
+    script.say("    a\n    b", "\n", "  ", "c", cancelled)
+    body = {"prompt": "x", "n_indent": 4, "stream": stream}
 
-    answer = server.post("/completion", body).json
+    answer = server.post("/completion", body)
 
-    assert answer["stop_type"] == "limit"
-    assert answer["content"] == "    a\n    b\n"
+    parts = answer.events if stream else [answer.json]
+    assert parts[-1]["stop_type"] == "limit"
+    assert "".join(part["content"] for part in parts) == "    a\n    b\n"
+
+
+@pytest.mark.parametrize("text", ["  a\n  b\n   ", "  a\n", "a\n\n  b"])
+def test_text_that_keeps_its_indentation_is_streamed_whole(
+    server: Running, script: Script, text: str
+) -> None:
+    script.say(text, block=1)
+    body = {"prompt": "x", "n_indent": 2, "stream": True}
+
+    parts = server.post("/completion", body).events
+
+    assert "".join(part["content"] for part in parts) == text
 
 
 def test_tokens_are_cut_and_joined(server: Running) -> None:

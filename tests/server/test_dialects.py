@@ -17,7 +17,7 @@ from dialect_kit import CALL, CALLED, DIALECTS, Dialect, Heard
 from scripted_engine import Said, Script
 from server_kit import Running, until
 
-from splashpy.errors import ModelResultError, ShortageError
+from splashpy.errors import CapacityError, ModelResultError, ShortageError
 
 SPOKEN: dict[str, tuple[str, int | None, Heard]] = {
     "text": ("</think>Paris é🙂.<|im_end|>", None, Heard("", "Paris é🙂.", [], "stop")),
@@ -115,23 +115,33 @@ def test_a_stop_string_in_text_held_back_to_the_end_ends_the_answer(
         assert whole.json["stop_sequence"] == stop
 
 
+@pytest.mark.parametrize("kind", [CapacityError, ShortageError])
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("name", DIALECTS)
-def test_a_text_memory_does_not_suffice_for_is_refused_and_not_to_be_tried_again(
-    opened: Running, script: Script, name: str, *, stream: bool
+def test_a_text_memory_never_suffices_for_is_not_to_be_tried_again(
+    opened: Running,
+    script: Script,
+    name: str,
+    kind: type[CapacityError],
+    *,
+    stream: bool,
 ) -> None:
     dialect = DIALECTS[name]
     why = "weights 20.0 GB of 21.0 GB"
 
     def refuse() -> None:
-        raise ShortageError("8K tokens of context: needs 2.0 GB more", why=why)
+        raise kind("8K tokens of context: needs 2.0 GB more", why=why)
 
     script.answers = [Said(prefill=refuse)]
     reply = opened.post(dialect.path, dialect.ask(None, stream=stream))
 
-    assert reply.status == 507
-    assert reply.headers["x-should-retry"] == "false"
-    assert "retry-after" not in reply.headers
+    if kind is ShortageError:  # there may be enough later
+        assert reply.status == (529 if name == "messages" else 503)
+        assert reply.headers["retry-after"] == "2"
+    else:
+        assert reply.status == 507
+        assert reply.headers["x-should-retry"] == "false"
+        assert "retry-after" not in reply.headers
     error = reply.json["error"]
     told = error if isinstance(error, str) else error["message"]
     assert "needs 2.0 GB more" in told

@@ -92,7 +92,7 @@ def test_a_model_that_waits_for_memory_may_be_asked_for_again(
         ready = server.get("/ready")
 
     assert (refused.status, refused.headers["retry-after"]) == (503, "2")
-    assert refused.json["error"]["code"] == "memory_short"
+    assert refused.json["error"]["code"] == "insufficient_memory"
     assert "9.0 GB" in refused.json["error"]["message"]
     assert (ready.status, ready.json["reason"]) == (503, "memory")
     assert server.post(CHAT, BODY).status == 200

@@ -42,16 +42,21 @@ class LiteralRules:
 
     def __init__(self, rules: LarkRules, words: Literals, root: Mapping[str, Any]):
         self._rules, self._words, self._root = rules, words, root
+        self._known: dict[tuple[str, int], str] = {}
 
     def arguments(self) -> str:
         """Words for all arguments, without what stands around them."""
         return self._object(self._root, self._words.key, _DEPTH)
 
     def _value(self, schema: Any, depth: int) -> str:
-        found = alternatives(schema, self._root)
-        if depth and len(found) > 1:
-            return self._one_of([self._value(each, depth - 1) for each in found])
-        schema = found[0]
+        key = (json.dumps(schema, sort_keys=True), depth)
+        if key not in self._known:  # one that refers to itself comes again and again
+            found = alternatives(schema, self._root)
+            words = [self._alternative(each, depth) for each in found]
+            self._known[key] = self._one_of(words)
+        return self._known[key]
+
+    def _alternative(self, schema: Mapping[str, Any], depth: int) -> str:
         if not depth or not schema:
             return self._any(min(depth, _DEPTH // 2))
         listed = choices(schema)

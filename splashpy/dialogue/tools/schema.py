@@ -78,7 +78,7 @@ def types_in(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
         schema: of the value.
         root: what its references point into.
     """
-    return _types(schema, root, _DEPTH)
+    return _types(schema, root, _DEPTH, frozenset()) or None
 
 
 def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
@@ -183,12 +183,18 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-def _types(schema: Any, root: Mapping[str, Any], depth: int) -> frozenset[str] | None:
+def _types(
+    schema: Any, root: Mapping[str, Any], depth: int, within: frozenset[str]
+) -> frozenset[str] | None:
+    """``within``: references that led here; one back to them allows nothing new."""
     if not isinstance(schema, Mapping) or not depth:
         return None
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        return _types(_referred(reference, root), root, depth - 1)
+        if reference in within:
+            return frozenset()
+        found, within = _referred(reference, root), within | {reference}
+        return _types(found, root, depth - 1, within)
     named = schema.get("type")
     if isinstance(named, str):
         named = (named,)
@@ -199,17 +205,20 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> frozenset[str] |
     values = _literal_values(schema)
     if values:
         return _with_null(frozenset(_type_of(json.dumps(v)) for v in values), schema)
-    return _of_parts(schema, root, depth)
+    return _of_parts(schema, root, depth, within)
 
 
 def _of_parts(
-    schema: Mapping[str, Any], root: Mapping[str, Any], depth: int
+    schema: Mapping[str, Any],
+    root: Mapping[str, Any],
+    depth: int,
+    within: frozenset[str],
 ) -> frozenset[str] | None:
     for word in ("anyOf", "oneOf", "allOf"):
         parts = schema.get(word)
         if not isinstance(parts, list):
             continue
-        kinds = [_types(part, root, depth - 1) for part in parts]
+        kinds = [_types(part, root, depth - 1, within) for part in parts]
         known = [kind for kind in kinds if kind is not None]
         if not known or (word != "allOf" and len(known) < len(kinds)):
             continue

@@ -78,7 +78,10 @@ def string_shape(schema: Mapping[str, Any]) -> str:
 
 
 def alternatives(
-    schema: Any, root: Mapping[str, Any], depth: int = 4
+    schema: Any,
+    root: Mapping[str, Any],
+    depth: int = 4,
+    within: frozenset[str] = frozenset(),
 ) -> list[Mapping[str, Any]]:
     """The schemas one of which a value meets: without references, unions and sums.
 
@@ -86,19 +89,37 @@ def alternatives(
         schema: of a value.
         root: what its references point into.
         depth: of unions within unions; one that lies deeper is left as it is.
+        within: references that led here; what refers back to them adds nothing.
 
     Raises:
         UnwritableError: it refers to nothing in there.
     """
+    within |= _references([schema])
     schema = referred(schema, root)
     for word in ("allOf", "anyOf", "oneOf") if depth else ():
         parts = schema.get(word)
-        if isinstance(parts, list) and parts:
-            rest = {key: schema[key] for key in schema if key != word}
-            several = [parts] if word == "allOf" else [[part] for part in parts]
-            sums = (merged([rest, *some], root) for some in several)
-            return [one for each in sums for one in alternatives(each, root, depth - 1)]
+        if not isinstance(parts, list) or not parts:
+            continue
+        rest = {key: schema[key] for key in schema if key != word}
+        new = (part for part in parts if not _references([part]) & within)
+        parts = list({_text(part): part for part in new}.values())
+        found: dict[str, Mapping[str, Any]] = {}
+        for some in [parts] if word == "allOf" else [[part] for part in parts]:
+            whole = merged([rest, *some], root)
+            inner = alternatives(whole, root, depth - 1, within | _references(some))
+            found |= {_text(each): each for each in inner}
+        return list(found.values()) or [rest]
     return [schema]
+
+
+def _references(schemas: Iterable[Any]) -> frozenset[str]:
+    found = (each.get("$ref") for each in schemas if isinstance(each, Mapping))
+    return frozenset(name for name in found if isinstance(name, str))
+
+
+def _text(schema: Any) -> str:
+    """Equal for equal schemas."""
+    return json.dumps(schema, sort_keys=True, default=str)
 
 
 def referred(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
