@@ -17,6 +17,8 @@ from splashpy.errors import ModelKindError
 from splashpy.models.dflash2_config import DFlashConfig, Quantization
 
 BLOCK_SIZE_LIMIT = 64
+_MOST_LAYERS = 4096  # made before a weight is looked for
+_LARGEST = (1 << 31) - 1  # an axis of an array of mlx
 _DEFAULT_BLOCK_SIZE = 16  # what version 1 files without the key were trained with
 
 _VERSIONS: dict[str, Literal[1, 2]] = {"DFlashDraftModel": 1, "DFlash2DraftModel": 2}
@@ -52,6 +54,8 @@ def parse_config(raw: Mapping[str, Any], name: str) -> DFlashConfig:
     _refuse_unsupported(keys)
     block_size, notes = _block_size(keys, version)
     layers = keys.count("num_hidden_layers")
+    if layers > _MOST_LAYERS:
+        raise keys.wrong("num_hidden_layers", layers, f"at most {_MOST_LAYERS}")
     rope_theta, rope_scale = _rope(keys)
     windows, causal = _layers(keys, layers, block_size)
     config = DFlashConfig(
@@ -115,7 +119,7 @@ class _Keys:
         value = self.get(key)
         if value is None and default is not None:
             return default
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if type(value) is not int or not least <= value <= _LARGEST:
             raise self.wrong(key, value, f"an integer of at least {least}")
         return value
 
@@ -126,15 +130,17 @@ class _Keys:
         value = self.get(key)
         if value is None and default is not None:
             return default
-        numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        if not numeric or not 0 < value <= sys.float_info.max:  # as NaN is not
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.wrong(key, value, "a number above 0")
+        if not 0 < value <= sys.float_info.max:  # as NaN is not
             raise self.wrong(key, value, "a number above 0")
         return float(value)
 
 
 def _version(keys: _Keys) -> Literal[1, 2]:
-    architectures = keys.get("architectures") or []
-    versions = [_VERSIONS[name] for name in architectures if name in _VERSIONS]
+    architectures = keys.get("architectures")
+    listed = architectures if isinstance(architectures, list) else []
+    versions = [version for name, version in _VERSIONS.items() if name in listed]
     if not versions:
         raise ModelKindError(
             f"{keys.name} does not describe a drafter",

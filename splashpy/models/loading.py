@@ -71,7 +71,7 @@ def load_target(
     check_model_type(directory.name, model_type)
     try:
         model = _read(directory, config)
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
+    except (ArithmeticError, AssertionError, KeyError, TypeError, ValueError) as error:
         raise ModelKindError(
             f"{directory.name}: weights and config.json do not fit", why=str(error)
         ) from None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from splashpy.errors import IntegrityError, ModelKindError, ModelUnknownError
+from splashpy.package.config_numbers import check_numbers
 from splashpy.package.disk_space import bytes_below
 from splashpy.package.fields import Fields, read_json
 from splashpy.package.integrity import check_files, check_shards, refuse_code
@@ -108,6 +109,7 @@ class ModelDirectory:
         package = SplashPackage.open(path)
         row = package.manifest.row
         _refuse_code_in(path / "tokenizer", package.config)
+        check_numbers(package.config, str(path / "tokenizer" / "config.json"))
         temperature, top_p, top_k = row.sampling
         return cls(
             path=path,
@@ -153,6 +155,7 @@ class ModelDirectory:
         if not (tokenizer / "tokenizer.json").is_file():
             raise ModelKindError(f"{tokenizer}: tokenizer.json is missing")
         sizes = read_sizes(fields)
+        check_numbers(config, fields.file)
         if manifest:
             _check_sizes(path, sizes, manifest)
         hidden_size, num_layers, vocab_size = sizes

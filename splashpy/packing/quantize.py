@@ -30,9 +30,6 @@ import numpy as np
 from splashpy.errors import ModelKindError
 from splashpy.package.weights.tensor import Tensor, to_bfloat16
 
-BITS = (4, 8)
-GROUP_SIZES = (32, 64, 128)
-
 _CHUNK_VALUES = 1 << 16  # 256 KiB of float32: every pass over it stays in the cache
 _SMALLEST_SCALE = np.float32(1e-7)
 # Adding the largest float below one half and cutting off rounds halves away from zero;

@@ -45,6 +45,12 @@ SPLASH_EXTRA = "splash-extra.safetensors"
 USUAL = Packing(bits=4, group_size=64)
 """How a target is packed when nobody says otherwise."""
 
+_FAILURES = (
+    *(ArithmeticError, AttributeError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
+)
+"""What a configuration of sizes that do not go together ends in within mlx-lm."""
+
 TOKENIZER_FILES = (
     "added_tokens.json",
     "chat_template.jinja",
@@ -251,7 +257,7 @@ def _load(directory: Path, config: Mapping[str, Any]) -> nn.Module:
         )
     try:
         return load_model(directory, lazy=True, model_config=dict(config))[0]
-    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+    except _FAILURES as error:
         raise ModelKindError(
             f"{directory}: mlx-lm does not load this model", why=str(error)
         ) from None

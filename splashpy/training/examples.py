@@ -143,16 +143,6 @@ class Corpus:
                     seen.add(example.prompt_ids)
                     yield example
 
-    def split(self, held_out: float) -> tuple[list[Example], list[Example]]:
-        """Examples to train on and examples to evaluate with.
-
-        Args:
-            held_out: share of the conversations that is kept from training.
-        """
-        every = list(self.examples())
-        kept = [each for each in every if each.held_out(held_out)]
-        return [each for each in every if not each.held_out(held_out)], kept
-
     def _recorded(self) -> dict[str, Any]:
         path = self.directory / _SETTINGS
         return read_json(path) if path.exists() else {}

@@ -309,3 +309,20 @@ def test_a_drafter_of_another_target_is_refused_with_the_numbers(
 
 def test_a_head_with_padding_rows_fits() -> None:
     check_pair(parse(PUBLISHED), replace(FACTS, vocab_size=248448))
+
+
+@pytest.mark.parametrize(
+    ("top", "named"),
+    [
+        ({"num_hidden_layers": 10**9, "layer_types": None}, "num_hidden_layers is 10"),
+        ({"vocab_size": 10**39}, "vocab_size is 10"),
+        ({"rms_norm_eps": 10**400}, "rms_norm_eps is 10"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+        ({"rms_norm_eps": float("inf")}, "rms_norm_eps is inf"),
+        ({"architectures": 5}, "does not describe a drafter"),
+        ({"architectures": [["DFlash2DraftModel"]]}, "does not describe a drafter"),
+    ],
+)
+def test_what_no_drafter_has_is_refused(top: dict[str, Any], named: str) -> None:
+    with pytest.raises(ModelKindError, match=named):
+        parse(changed(top))

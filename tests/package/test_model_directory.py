@@ -310,3 +310,32 @@ def test_an_odd_token_id_names_no_end_token(make_model: MakeModel, name: str) ->
     (path / "tokenizer_config.json").write_text(json.dumps(tokens), encoding="utf-8")
 
     assert ModelDirectory.open(path).eos_token_ids() == (2,)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"intermediate_size": -1}, {"head_dim": True}, {"num_key_value_heads": -1}),
+        *({"num_attention_heads": 2**31}, {"num_attention_heads": 1.5}),
+        *({"head_dim": "64"}, {"text_config": {"head_dim": 0}}),
+        *({"quantization": 4}, {"quantization": []}, {"quantization": {"bits": 4}}),
+        {"quantization": {"bits": 4, "group_size": 0}},
+        {"quantization": {"bits": 4, "group_size": 64, "lm_head": {"bits": None}}},
+    ],
+)
+def test_a_number_no_model_has_is_refused(
+    make_model: MakeModel, changes: dict[str, Any]
+) -> None:
+    """A group of no weights would end the process, without an exception."""
+    with pytest.raises(ModelKindError, match=r"config\.json: .* is "):
+        ModelDirectory.open(make_model(**changes))
+
+
+def test_sizes_may_be_lists_and_packings_may_have_exceptions(
+    make_model: MakeModel,
+) -> None:
+    packed = {"bits": 4, "group_size": 64, "mode": "affine", "lm_head": False}
+    packed["model.embed_tokens"] = {"bits": 8}
+    sizes = {"intermediate_size": [16, 32], "head_dim": None}
+
+    assert ModelDirectory.open(make_model(quantization=packed, **sizes))

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splashpy.cli.packing_options import BITS, GROUP_SIZES
 from splashpy.errors import ModelKindError
 from splashpy.models.arrays import to_mlx
 from splashpy.package.weights.tensor import Tensor, to_bfloat16, to_float32
-from splashpy.packing.quantize import BITS, GROUP_SIZES, PackedTensor, quantize
+from splashpy.packing.quantize import PackedTensor, quantize
 
 F = np.float32
 

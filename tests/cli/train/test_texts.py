@@ -44,7 +44,8 @@ def test_without_questions_the_model_invents_them(
     assert call(*words, *sizes, "--conversations", "3").code == 0
     assert len(list(folder.glob("examples-*.jsonl"))) == 2
     assert call(*words, *sizes, "--conversations", "6").code == 0
-    assert len(list(folder.glob("examples-*.jsonl"))) == 3
+    # 2 and 1 conversations, and 2 and 1 more.
+    assert len(list(folder.glob("examples-*.jsonl"))) == 4
     other = call(*words, *sizes, "--conversations", "6", "--seed", "1")
     assert other.code == 2
     assert "seed was 42, now 1" in other.err

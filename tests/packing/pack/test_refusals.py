@@ -142,3 +142,13 @@ def test_a_tokenizer_nobody_reads_is_found_by_the_self_check(
         run(target, None, tmp_path / "package", check=True)
 
     assert not (tmp_path / "package").exists()
+
+
+def test_sizes_that_do_not_go_together_are_told_as_mlx_lm_tells_them(
+    target: Path, tmp_path: Path
+) -> None:
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({**config, "head_dim": 10**9}))
+
+    with pytest.raises(ModelKindError, match="mlx-lm does not load this model"):
+        run(target, None, tmp_path / "package")
