@@ -448,9 +448,8 @@ def test_a_request_without_memory_is_refused_and_the_next_one_is_served(
         lambda *given, **_: accounts.open_ledger(*given, in_use=lambda: used[0]),
     )
     driver.load(model, max_memory=1_000_000_000)
-    (*before, refused) = driver.answer("a")
+    refused = driver.answer("a")[-1]
     assert isinstance(refused, Failed)
-    assert not any(isinstance(event, PrefillProgress) for event in before)
     assert refused.error.code == "E-MEMORY"
     used[0] = 0
     events = driver.answer("b")
