@@ -24,7 +24,6 @@ from splashpy.engine.request import (
     Failed,
     Finished,
     GenerationRequest,
-    PrefillProgress,
     TokensCommitted,
     Waiting,
 )
