@@ -68,7 +68,7 @@ def test_a_name_can_be_allowed(serve: Any) -> None:
     assert server.get("/health", Host="my.mac.evil").status == 403
 
 
-@pytest.mark.parametrize("header", [b"", b"Host: \r\n"])
+@pytest.mark.parametrize("header", [b"", b"Host: \r\nConnection: close\r\n"])
 def test_a_request_without_a_host_is_refused(server: Running, header: bytes) -> None:
     assert b" 400 " in raw(server, b"GET /health HTTP/1.1\r\n" + header + b"\r\n")
 
