@@ -25,7 +25,7 @@ AFFINE = {"Q4_0": Packing(4, 32), "Q4_1": Packing(4, 32), "Q8_0": Packing(8, 32)
 
 _PLAIN = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 _HALF = np.dtype("<f2")
-_PIECE_BLOCKS = 1 << 14  # expanded at once: a few MiB of float32
+_PIECE_BLOCKS = 1 << 12  # expanded at once: a few MiB of float32
 
 
 def affine(tensor: GgufTensor, name: str) -> PackedTensor:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splashpy.errors import InputFileError, UsageError
@@ -105,6 +105,7 @@ def test_a_line_that_is_no_example_is_damaged(
         list(corpus.examples())
 
 
+@settings(max_examples=40)
 @given(
     calls=st.lists(st.integers(1, 40), min_size=1, max_size=5),
     batch=st.integers(1, 9),
