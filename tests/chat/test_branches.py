@@ -11,7 +11,7 @@ from chat.scripted import Chat, MakeChat, Script
 
 from splashpy.chat.commands import COMMANDS
 from splashpy.chat.entries import UserMessage
-from splashpy.chat.keeper import UNSAID, Keeper
+from splashpy.chat.keeper import Keeper
 from splashpy.chat.keys import ACTIONS, clashes, rebound
 from splashpy.chat.orders.table import ORDERS
 from splashpy.chat.settings import ChatSettings
@@ -199,19 +199,29 @@ def test_a_conversation_is_saved_and_gone_on_with(
 
 
 def test_a_message_that_waited_and_was_sent_is_no_draft_any_more(
-    chat: MakeChat, recording: list[Timed], tmp_path: Path
+    chat: MakeChat, script: Script, tmp_path: Path
 ) -> None:
     keeper = keeper_at(tmp_path)
+    endless = [
+        Timed(0.0, script.cycle(0, "half")),
+        Timed(script.never, script.done()),
+    ]
 
     async def scenario(it: Chat) -> None:
-        it.prompt.insert("one")
-        await it.pilot.press("enter")  # before the model is there
-        await it.until(lambda: "first answer" in it.transcript and it.session.idle)
+        await it.ready()
+        await it.send("one")
+        await it.until(lambda: "half" in it.transcript)
+        await it.send("two")
+        await it.until(lambda: it.session.queued == "two" and not it.prompt.text)
+        await it.pilot.pause()
+        it.app.screen.writing._timer.stop()  # what a key would keep is not the point
+        await it.pilot.press("escape")
+        await it.until(lambda: "answer" in it.transcript and it.session.idle)
         keeper.flush()
         name = keeper.conversation or ""
         assert keeper.ask(lambda store: store.draft(name)) == Draft()
-        assert keeper.ask(lambda store: store.draft(UNSAID)) == Draft()
 
+    recording = script.started() + endless + script.answer("answer", request="b")
     chat(recording, keeper=keeper).run(scenario)
 
 
