@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def served(invocation: Invocation) -> list[RunningServer]:
-    """The servers of this machine that answer, and may be used."""
+    """The servers of this machine that have or load a model, and may be used."""
     given = invocation.given
     if given["no_attach"] or given["replay"] or _needs_own_engine(invocation):
         return []
-    from splashpy.cli.servers import answers, status_of
+    from splashpy.cli.servers import has_model, status_of
     from splashpy.server.registry import running
 
     key = given["api_key"]
     return [
         server
         for server in running(invocation.paths.state)
-        if answers(status_of(server, key))
+        if has_model(status_of(server, key))
     ]
 
 

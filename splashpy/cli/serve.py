@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from splashpy.client.client import EngineClient
     from splashpy.protocol import Load, Ready
-    from splashpy.server.registry import Announcement
+    from splashpy.server.registry import Announcement, RunningServer
     from splashpy.server.settings import ServerSettings
 
 _GRACE_SECONDS = 14.0  # 10 for requests under way, the rest for the engine's end
@@ -170,9 +170,11 @@ class _Program:
         endpoint = Endpoint(self._settings, engine, _now, log=log)
         server = HttpServer(endpoint, self._sockets, self._tell_bug)
         self._interrupts.before_exit(engine.kill)
+        # Before it loads: nobody else shall load the same model meanwhile.
+        running, announced = self._announce(server.port)
         engine.start()
         answering = asyncio.ensure_future(server.run())
-        announced: Announcement | None = None
+        told = False
         progress = self._invocation.progress()
         try:
             while not answering.done():
@@ -181,36 +183,40 @@ class _Program:
                     server.stop()
                 if engine.failed.done():
                     engine.failed.result()
-                if announced is None and engine.state == "loading":
+                if not told and engine.state == "loading":
                     progress.update(engine.vitals.progress)
-                if announced is None and engine.facts is not None:
+                if not told and engine.facts is not None:
                     progress.close()
-                    announced = self._tell_ready(engine.facts, server.port)
+                    self._tell_ready(engine.facts, running)
+                    told = True
         finally:
             progress.close()
             server.stop()
             await answering
             await engine.close()
-            if announced is not None:
-                announced.withdraw()
+            announced.withdraw()
 
-    def _tell_ready(self, facts: Ready, port: int) -> Announcement:
-        """Tell a person and other commands where it answers."""
-        from splashpy.cli.stats import memory_line
+    def _announce(self, port: int) -> tuple[RunningServer, Announcement]:
+        """Tell other commands where it will answer."""
         from splashpy.server.registry import RunningServer, announce
-        from splashpy.units import format_tokens
         from splashpy.version import __version__
 
-        output, settings = self._invocation.output, self._settings
-        server = RunningServer(
+        running = RunningServer(
             port=port,
-            host=settings.bound_to,
+            host=self._settings.bound_to,
             pid=os.getpid(),
-            model=settings.model,
+            model=self._settings.model,
             version=__version__,
             started=_now(),
         )
-        announced = announce(self._invocation.paths.state, server)
+        return running, announce(self._invocation.paths.state, running)
+
+    def _tell_ready(self, facts: Ready, server: RunningServer) -> None:
+        """Tell a person where it answers."""
+        from splashpy.cli.stats import memory_line
+        from splashpy.units import format_tokens
+
+        output, settings = self._invocation.output, self._settings
         if output.json:
             fields = {
                 "url": f"{server.url}/v1",
@@ -220,7 +226,7 @@ class _Program:
                 "context": facts.context_max,
             }
             output.out.write(_one_line("serve", fields))
-            return announced
+            return
         drafts = f"draft {facts.draft.state}"
         if facts.draft.state == "active":
             drafts += f", block {facts.block_size}"
@@ -230,7 +236,6 @@ class _Program:
             output.note(plan)
         output.note(f"Ready {server.url}/v1")
         output.note("stop with Ctrl-C")
-        return announced
 
     def _tell_bug(self, error: Exception) -> None:
         from splashpy.cli.failure import explain, report

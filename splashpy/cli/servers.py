@@ -127,6 +127,11 @@ def answers(status: Mapping[str, Any]) -> bool:
     return bool(status.get("ready")) and status.get("state") in states
 
 
+def has_model(status: Mapping[str, Any]) -> bool:
+    """Whether a server has its model, or will have it once it is loaded."""
+    return answers(status) or status.get("state") == "loading"
+
+
 def _row(server: RunningServer, status: dict[str, Any]) -> tuple[str, ...]:
     requests = status.get("requests", {})
     context = status.get("model", {}).get("ctx")

@@ -13,9 +13,19 @@ from typing import Any
 
 import pytest
 import tiny
-from commandline import LIMIT, Call, Record, Start, finish, read_until
+from commandline import (
+    LIMIT,
+    Call,
+    Record,
+    Start,
+    beginning,
+    finish,
+    on_terminal,
+    read_until,
+)
 
 from splashpy.cli import servers
+from splashpy.client.replay import Timed, recorded_line
 
 pytestmark = pytest.mark.e2e
 
@@ -118,6 +128,30 @@ def test_a_running_server_is_listed_and_stopped(
     assert listed[0]["status"]["state"] == "ready"
     assert (stopped.code, code) == (0, 143)
     assert [item["port"] for item in stopped.json["stopped"]] == [port]
+    assert call("ps", "--json").json["servers"] == []
+
+
+def test_a_server_that_still_loads_is_listed_and_a_chat_waits_for_it(
+    start: Start, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "_ASK_SECONDS", LIMIT)
+    hello, loading, ready = beginning()
+    moments = (Timed(0, hello), Timed(0, loading), Timed(1e6, ready))
+    recording = tmp_path / "loading.ndjson"
+    recording.write_text("".join(map(recorded_line, moments)), encoding="utf-8")
+    process = start("serve", "--port", "0", "--replay", str(recording))
+    while not (listed := call("ps", "--json").json["servers"]):
+        assert process.poll() is None
+
+    code, shown = on_terminal(
+        start, "chat", typed=(("talking with the server at", b"\x11"),)
+    )
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+
+    assert listed[0]["status"]["state"] == "loading"
+    assert code == 0
+    assert f"127.0.0.1:{listed[0]['port']}" in shown
     assert call("ps", "--json").json["servers"] == []
 
 
