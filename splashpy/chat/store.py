@@ -19,9 +19,10 @@ from pathlib import Path
 from splashpy.chat.database import damaged, move_away, open_database, unusable
 from splashpy.chat.rows import like, read_messages, search, utf8, write_message
 from splashpy.chat.saved import SavedConversation, SavedMessage
-from splashpy.errors import NotFoundError
+from splashpy.errors import NotFoundError, UsageError
 
 _KEPT_PROMPTS = 2000
+_TOLD = 3  # of several that may be meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +109,40 @@ class Store:
         Raises:
             NotFoundError: nothing is found.
         """
-        row = self._connection.execute(
-            "SELECT id FROM conversations WHERE id LIKE ? ESCAPE '\\'"
-            " ORDER BY id LIMIT 1",
+        return self._meant(word)[0]
+
+    def only(self, word: str) -> str:
+        """The same, where it has to be clear.
+
+        Raises:
+            NotFoundError: nothing is found.
+            UsageError: more than one conversation is.
+        """
+        found = self._meant(word)
+        if len(found) > 1:
+            told = ", ".join(found[:_TOLD])
+            raise UsageError(
+                f"{len(found)} saved conversations are or contain {word!r}",
+                why=told + (", …" if len(found) > _TOLD else ""),
+                fix=["splashpy history list", "name one by its whole id"],
+            )
+        return found[0]
+
+    def _meant(self, word: str) -> list[str]:
+        rows = self._connection.execute(
+            "SELECT id FROM conversations WHERE id LIKE ? ESCAPE '\\' ORDER BY id",
             (like(word.upper()) + "%",),
-        ).fetchone()
-        found = [row[0]] if row else [summary.id for summary in self.summaries(word)]
+        ).fetchall()
+        found = [name for (name,) in rows]
+        if word.upper() in found:
+            return [word.upper()]
+        found = found or [summary.id for summary in self.summaries(word)]
         if not found:
             raise NotFoundError(
                 f"no saved conversation is or contains {word!r}",
                 fix=["splashpy history list"],
             )
-        return found[0]
+        return found
 
     def latest(self) -> str | None:
         """The conversation that was changed last."""

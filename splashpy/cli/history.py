@@ -47,13 +47,15 @@ def history(invocation: Invocation) -> int:
 
 
 def _list(invocation: Invocation, store: Store, words: Sequence[str]) -> int:
+    from splashpy.chat.saved import local_time
+
     found = store.summaries(" ".join(words))
     output = invocation.output
     if output.json:
         output.document("history", {"conversations": [asdict(row) for row in found]})
         return 0
     rows = [
-        [row.title, row.updated_at[:16], str(row.messages), row.model, row.id]
+        [row.title, local_time(row.updated_at), str(row.messages), row.model, row.id]
         for row in found
     ]
     heads = ["TITLE", "CHANGED", "MESSAGES", "MODEL", "ID"]
@@ -104,7 +106,8 @@ def _import(invocation: Invocation, store: Store, words: Sequence[str]) -> int:
 
 
 def _remove(invocation: Invocation, store: Store, words: Sequence[str]) -> int:
-    names = [store.find(word) for word in words or [_one(words, "rm")]]
+    named = [store.only(word) for word in words or [_one(words, "rm")]]
+    names = list(dict.fromkeys(named))
     titles = ", ".join(store.read(name).title or name for name in names)
     if not confirm(invocation, f"Delete {titles}?"):
         return 1

@@ -74,6 +74,16 @@ def test_deleting_asks_and_then_it_is_gone(call: Call) -> None:
     assert call("history", "show", "01A").code == 3
 
 
+def test_what_is_meant_by_a_word_has_to_be_clear_to_be_deleted(call: Call) -> None:
+    refused = call("history", "rm", "01", "--yes")
+
+    assert refused.code == 2
+    assert "01A, 01B" in refused.err
+    assert len(call("history", "list", "--json").json["conversations"]) == 2
+    assert call("history", "rm", "01a", "01A", "--yes").code == 0
+    assert call("history", "rm", "01", "--yes", "--json").json["deleted"] == ["01B"]
+
+
 def test_an_unknown_action_names_the_nearest(call: Call) -> None:
     result = call("history", "lsit")
 
