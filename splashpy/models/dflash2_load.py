@@ -31,6 +31,7 @@ from splashpy.models.splash_load import (
 )
 from splashpy.models.target import TargetFacts
 from splashpy.package.frequent_tokens import read_frequent_tokens
+from splashpy.package.relative_path import leaves
 from splashpy.package.splash.package import is_splash
 from splashpy.units import format_bytes
 
@@ -158,7 +159,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise IntegrityError(f"{path} is missing") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise IntegrityError(f"{path} cannot be read", why=str(error)) from None
     if not isinstance(value, dict):
         raise IntegrityError(f"{path} does not hold a JSON object")
@@ -194,6 +195,8 @@ def _weight_files(directory: Path) -> list[Path]:
         if not isinstance(shards, dict) or not shards:
             raise IntegrityError(f"{index} has no weight_map")
         names = sorted({str(name) for name in shards.values()})
+        if outside := next(filter(leaves, names), ""):
+            raise IntegrityError(f"{index} names a file elsewhere", why=outside)
     missing = [name for name in names if not (directory / name).is_file()]
     if missing:
         raise IntegrityError(

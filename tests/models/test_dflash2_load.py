@@ -230,6 +230,15 @@ def test_a_file_cut_short_is_refused_with_its_name_and_size(
     assert caught.value.exit_code == 5
 
 
+@pytest.mark.parametrize("name", ["../other.safetensors", "/etc/hostname"])
+def test_no_index_reaches_out_of_its_directory(write: Write, name: str) -> None:
+    folder = write(stored_tensors(), shards=2)
+    index = json.dumps({"weight_map": {CODEBOOK: name}})
+    (folder / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(IntegrityError, match="a file elsewhere"):
+        load_drafter(folder, FACTS)
+
+
 def test_a_missing_shard_is_an_incomplete_download(write: Write) -> None:
     folder = write(stored_tensors(), shards=3)
     (folder / "model-00002-of-00003.safetensors").unlink()
