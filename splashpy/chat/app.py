@@ -36,6 +36,7 @@ from splashpy.chat.keeper import Keeper
 from splashpy.chat.screens.chat import ChatScreen
 from splashpy.chat.settings import ChatSettings
 from splashpy.chat.sizes import NARROW, TALL, WIDE
+from splashpy.chat.store import Draft
 from splashpy.chat.terminal_input import InlineDriver, ScreenDriver
 from splashpy.chat.theme import DARK
 from splashpy.chat.themes import use_theme
@@ -60,7 +61,7 @@ class ChatApp(App[bool]):
         conversation: what it is about.
         settings: theme, title and clipboard.
         first_message: is sent as soon as the engine is ready.
-        draft: stands in the editor at first.
+        draft: what was written before and not sent.
     """
 
     CSS_PATH = "splashpy.tcss"
@@ -75,7 +76,7 @@ class ChatApp(App[bool]):
         settings: ChatSettings,
         *,
         first_message: str | None = None,
-        draft: str = "",
+        draft: Draft | None = None,
     ):
         super().__init__()
         self.conversation = conversation
@@ -250,9 +251,7 @@ def run_chat(  # noqa: PLR0913 - what a chat consists of
     conversation.machine = machine or conversation.machine
     try:
         draft = conversation.open(resume) if resume else conversation.unsent()
-        app = ChatApp(
-            conversation, settings, first_message=first_message, draft=draft.unsent
-        )
+        app = ChatApp(conversation, settings, first_message=first_message, draft=draft)
         with Guardian(inline=settings.inline):
             mouse = _show(app, settings, mouse=settings.mouse)
             while mouse is not None:

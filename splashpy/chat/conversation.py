@@ -239,10 +239,12 @@ class Conversation:
         except SplashError:  # nothing is saved, or the keeper told why it cannot
             return Draft()
 
-    def keep_draft(self, text: str) -> None:
-        """Keep what stands in the editor."""
+    def keep_draft(self, text: str, files: Sequence[Attachment]) -> None:
+        """Keep what stands in the editor, and the files that would go with it."""
         if self.keeper is not None:
-            self.keeper.note_draft(text, self.session.queued)
+            queued = self.session.queued
+            waiting = () if queued is None else self.session.queued_files
+            self.keeper.note_draft(Draft(text, queued, (*waiting, *files)))
 
     @property
     def archive(self) -> Keeper:

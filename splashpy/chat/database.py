@@ -13,7 +13,7 @@ from pathlib import Path
 
 from splashpy.errors import DatabaseError
 
-SCHEMA = 1
+SCHEMA = 2
 _PATIENCE_SECONDS = 5.0  # how long another program may hold the file
 _TABLES = """
 CREATE TABLE conversations(
@@ -50,6 +50,12 @@ CREATE TRIGGER message_changed AFTER UPDATE OF content ON messages BEGIN
   INSERT INTO messages_found(rowid, content) VALUES (new.rowid, new.content);
 END;
 """
+_SINCE_2 = """
+CREATE TABLE draft_files(
+  conversation TEXT NOT NULL REFERENCES drafts(conversation) ON DELETE CASCADE,
+  position INTEGER NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL,
+  PRIMARY KEY(conversation, position));
+"""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -75,7 +81,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         )
     if version < SCHEMA:
         connection.execute("PRAGMA journal_mode = WAL")
-        _create(connection)
+        _bring_up_to_date(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 
@@ -96,13 +102,13 @@ def move_away(path: Path, at: str) -> Path:
     return target
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    """Make the tables, unless another program just did."""
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Make the tables that are missing, unless another program just did."""
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < SCHEMA:
         # One statement at a time: executescript would end the transaction.
-        for statement in _statements(_TABLES):
+        for statement in _statements(_SINCE_2 if version else _TABLES + _SINCE_2):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.commit()

@@ -134,9 +134,8 @@ class Keeper:
         conversation = self._conversation_record(session)
         self._jobs.put(lambda store: store.write(conversation, records))
 
-    def note_draft(self, text: str, queued: str | None) -> None:
+    def note_draft(self, draft: Draft) -> None:
         """Keep what is written and not sent yet; only the latest one counts."""
-        draft = Draft(text, queued)
         if draft != self._draft:
             self._draft = draft
             name = self.conversation or UNSAID

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splashpy.chat.database import damaged, move_away, open_database, unusable
+from splashpy.chat.entries import Attachment
 from splashpy.chat.rows import like, read_messages, search, utf8, write_message
 from splashpy.chat.saved import SavedConversation, SavedMessage
 from splashpy.errors import NotFoundError, UsageError
@@ -43,6 +44,7 @@ class Draft:
 
     text: str = ""
     queued: str | None = None
+    files: tuple[Attachment, ...] = ()
 
     @property
     def unsent(self) -> str:
@@ -184,7 +186,15 @@ class Store:
         row = self._connection.execute(
             "SELECT text, queued FROM drafts WHERE conversation = ?", (conversation,)
         ).fetchone()
-        return Draft(*row) if row else Draft()
+        files = self._connection.execute(
+            "SELECT name, text FROM draft_files WHERE conversation = ?"
+            " ORDER BY position",
+            (conversation,),
+        )
+        if row is None:
+            return Draft()
+        text, queued = row
+        return Draft(text, queued, tuple(Attachment(*file) for file in files))
 
     def prompts(self) -> list[str]:
         """Everything that was sent or cleared, the oldest first."""
@@ -227,16 +237,28 @@ class Store:
     def write_draft(self, conversation: str, draft: Draft) -> None:
         """Keep what is written and not sent; an empty draft is forgotten."""
         with self._changing() as connection:
-            if not draft.text and draft.queued is None:
+            if draft == Draft():
                 connection.execute(
                     "DELETE FROM drafts WHERE conversation = ?", (conversation,)
                 )
                 return
             queued = None if draft.queued is None else utf8(draft.queued)
             connection.execute(
-                "INSERT OR REPLACE INTO drafts VALUES (?, ?, ?)",
+                "INSERT INTO drafts VALUES (?, ?, ?) ON CONFLICT(conversation)"
+                " DO UPDATE SET text = excluded.text, queued = excluded.queued",
                 (conversation, utf8(draft.text), queued),
             )
+            if self.draft(conversation).files != draft.files:
+                connection.execute(
+                    "DELETE FROM draft_files WHERE conversation = ?", (conversation,)
+                )
+                connection.executemany(
+                    "INSERT INTO draft_files VALUES (?, ?, ?, ?)",
+                    [
+                        (conversation, number, utf8(file.name), utf8(file.text))
+                        for number, file in enumerate(draft.files)
+                    ],
+                )
 
     def write_prompt(self, text: str) -> None:
         """Keep a prompt as the newest."""

@@ -136,7 +136,7 @@ class Chat:
             conversation,
             self.settings,
             first_message=self.first_message,
-            draft=draft.unsent,
+            draft=draft,
         )
 
         async def play() -> None:

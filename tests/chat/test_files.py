@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from textual import events
 
 from splashpy.chat import files
+from splashpy.chat.keeper import Keeper
 from splashpy.chat.widgets.popup import CompletionPopup
 from splashpy.client.replay import Timed
 from splashpy.errors import InputFileError
@@ -174,6 +175,23 @@ def test_files_come_back_with_the_message_that_waited(
         assert [file.name for file in it.prompt.attachments] == ["notes.md"]
 
     chat(script.started() + endless).run(scenario)
+
+
+def test_files_of_a_draft_are_there_at_the_next_start(
+    chat: MakeChat, script: Script, folder: Path
+) -> None:
+    async def written(it: Chat) -> None:
+        await it.ready()
+        await it.send("/attach notes.md")
+        await it.pilot.press(*"about it")
+
+    async def found(it: Chat) -> None:
+        await it.until(lambda: "notes.md" in it.text_of("AttachedFiles"))
+        assert it.prompt.text == "about it"
+
+    for scenario in (written, found):
+        keeper = Keeper(folder / "chats.db")
+        chat(script.started(), keeper=keeper).run(scenario)
 
 
 def test_commands_are_offered_chosen_and_left(chat: MakeChat, script: Script) -> None:

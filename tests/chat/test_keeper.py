@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splashpy.chat.entries import Reply
+from splashpy.chat.entries import Attachment, Reply
 from splashpy.chat.keeper import UNSAID, Keeper, new_id
 from splashpy.chat.session import Session
 from splashpy.chat.settings import ChatSettings
@@ -175,14 +175,14 @@ def test_another_conversation_gets_another_id(keeper: Keeper) -> None:
 
 
 def test_a_draft_waits_until_it_is_said(keeper: Keeper) -> None:
-    keeper.note_draft("half a thou", None)
+    keeper.note_draft(Draft("half a thou"))
     keeper.flush()
     assert keeper.ask(lambda s: s.draft(UNSAID)) == Draft("half a thou")
 
     session = ready_session()
     ask(session, "half a thought")
     keeper.note(session, 1.0)
-    keeper.note_draft("", "next")
+    keeper.note_draft(Draft("", "next"))
     keeper.flush()
 
     name = keeper.conversation or ""
@@ -194,12 +194,12 @@ KILLED = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_keeper import Keeper, ask, ready_session, write
+from test_keeper import Attachment, Draft, Keeper, ask, ready_session, write
 keeper = Keeper(Path(sys.argv[1]))
 session = ready_session()
 write(session, ask(session, "question"), "half an answer")
 keeper.note(session, 1.0)
-keeper.note_draft("next thought", "waiting")
+keeper.note_draft(Draft("next thought", "waiting", (Attachment("a.md", "words"),)))
 keeper.flush()
 print("kept", flush=True)
 time.sleep(60)
@@ -225,6 +225,7 @@ def test_what_a_killed_chat_had_said_is_there_at_the_next_start(path: Path) -> N
     assert isinstance(answer, Reply)
     assert (answer.text, answer.state) == ("half an answer", "partial")
     assert draft.unsent == "waiting\n\nnext thought"
+    assert draft.files == (Attachment("a.md", "words"),)
 
 
 def test_a_database_that_cannot_be_used_is_told_once_and_nothing_waits(

@@ -139,11 +139,13 @@ def test_pinned_conversations_come_first_and_titles_can_be_changed(
 
 def test_a_deleted_conversation_leaves_nothing_behind(store: Store, path: Path) -> None:
     store.write(conversation(), [message("A", "secret words")])
-    store.write_draft("C1", Draft("unsent"))
+    store.write_draft("C1", Draft("unsent", files=(Attachment("a", "secret"),)))
     store.delete("C1")
 
     assert store.summaries("secret") == []
     assert store.draft("C1") == Draft()
+    store.write_draft("C1", Draft("later"))
+    assert store.draft("C1") == Draft("later")
     with pytest.raises(NotFoundError):
         store.read("C1")
 
@@ -154,6 +156,36 @@ def test_an_id_its_beginning_or_a_text_names_a_conversation(store: Store) -> Non
     assert store.find("01JAAA") == store.find("01ja") == store.find("foxes")
     with pytest.raises(NotFoundError, match="wolves"):
         store.find("wolves")
+
+
+def test_files_of_a_draft_are_replaced_with_it(store: Store) -> None:
+    first, second = Attachment("a.md", "one"), Attachment("b.md", "two")
+    for draft in (
+        Draft("text", files=(first, second)),
+        Draft("more text", "waits", (first, second)),
+        Draft(files=(second,)),
+        Draft("text"),
+        Draft(),
+    ):
+        store.write_draft("C1", draft)
+        assert store.draft("C1") == draft
+
+
+def test_a_file_of_an_earlier_version_gets_what_is_new(path: Path) -> None:
+    with opened(path, now=now) as store:
+        store.write(conversation(), [message("A", "words")])
+        store.write_draft("C1", Draft("text"))
+    with sqlite3.connect(path) as earlier:
+        earlier.execute("DROP TABLE draft_files")
+        earlier.execute("PRAGMA user_version = 1")
+    earlier.close()
+
+    with opened(path, now=now) as store:
+        assert store.draft("C1") == Draft("text")
+        assert store.read("C1").messages[0].content == "words"
+        draft = Draft("text", files=(Attachment("a.md", "one"),))
+        store.write_draft("C1", draft)
+        assert store.draft("C1") == draft
 
 
 def test_two_programs_add_to_one_conversation_and_neither_loses_a_word(

@@ -111,8 +111,8 @@ def _ask_title(screen: ChatScreen, name: str) -> None:
 def _open(screen: ChatScreen, name: str) -> None:
     screen.writing.keep()  # for when this conversation is opened again
     draft = screen.conversation.open(name)
-    screen.prompt.take()
-    screen.prompt.put(draft.unsent)
+    screen.writing.clear()
+    screen.writing.take_up(draft)
     screen.transcript.action_follow()
     screen.leave_conversation()
 

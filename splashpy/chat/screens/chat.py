@@ -40,6 +40,7 @@ from splashpy.chat.orders.table import ORDERS
 from splashpy.chat.screens.telling import TellingScreen
 from splashpy.chat.screens.writing import Writing
 from splashpy.chat.sizes import TINY_HEIGHT, TINY_WIDTH
+from splashpy.chat.store import Draft
 from splashpy.chat.widgets.header import HeaderBar
 from splashpy.chat.widgets.hints import AttachedFiles, HintFooter, QueuedMessage
 from splashpy.chat.widgets.popup import CompletionPopup
@@ -65,7 +66,7 @@ class ChatScreen(TellingScreen):
     Args:
         conversation: what is drawn, and what keys act on.
         first_message: is sent as soon as the engine is ready.
-        draft: stands in the editor at first.
+        draft: what was written before and not sent.
     """
 
     # Before the editor's own keys: these mean the same wherever the cursor is.
@@ -77,7 +78,7 @@ class ChatScreen(TellingScreen):
         conversation: Conversation,
         *,
         first_message: str | None = None,
-        draft: str = "",
+        draft: Draft | None = None,
     ):
         super().__init__()
         self._draft = draft
@@ -129,8 +130,8 @@ class ChatScreen(TellingScreen):
         self.writing.remember(self.say)
         if self.session.settings.server:
             self.say(f"talking with the server at {self.session.settings.server}")
-        if self._draft:
-            self.prompt.put(self._draft)
+        if self._draft is not None:
+            self.writing.take_up(self._draft)
         if self._first_message:
             self.conversation.submit(self._first_message)
         self.conversation.start(lambda: self.post_message(EngineSpoke()))

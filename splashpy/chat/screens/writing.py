@@ -14,6 +14,7 @@ from splashpy.chat.completions import Completions
 from splashpy.chat.conversation import Conversation
 from splashpy.chat.entries import Attachment, UserMessage
 from splashpy.chat.files import read
+from splashpy.chat.store import Draft
 from splashpy.chat.widgets.hints import AttachedFiles, QueuedMessage
 from splashpy.chat.widgets.popup import CompletionPopup
 from splashpy.chat.widgets.prompt import PromptEditor
@@ -94,7 +95,8 @@ class Writing:
 
     def keep(self) -> None:
         """Whatever stands in the editor is kept for the next time."""
-        self._conversation.keep_draft(self._prompt.message)
+        prompt = self._prompt
+        self._conversation.keep_draft(prompt.message, prompt.attachments)
 
     def attach(self, path: Path, name: str = "") -> None:
         """Send a file with the next message.
@@ -130,6 +132,12 @@ class Writing:
         returned = self._session.take_returned()
         if returned is not None and not self._put_back(returned):
             say("the message that failed is in the history: arrow up")
+
+    def take_up(self, draft: Draft) -> None:
+        """Put into the editor what was written before and not sent."""
+        if draft.unsent:
+            self._prompt.put(draft.unsent)
+        self._add_files(draft.files)
 
     def take_back_queued(self) -> None:
         """The message that waits is not to be sent."""
