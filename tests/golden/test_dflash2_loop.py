@@ -35,6 +35,7 @@ class RowCount:
         self.length = 0
         self.nbytes = 0
         self.arrays: list[mx.array] = []
+        self.kept: dict[int, int] = {}
 
     def reserved(self, more: int) -> int:
         return self.length + more
