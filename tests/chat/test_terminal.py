@@ -165,9 +165,10 @@ ioctl(0, TIOCSCTTY, 0)
 program = subprocess.Popen(sys.argv[2:])
 Path(sys.argv[1]).write_text(str(program.pid))
 program.wait()
+Path(sys.argv[1]).unlink()
 sys.stdin.read()
 """
-"""Owns the terminal as a shell does, and outlives what it runs."""
+"""Owns the terminal as a shell does, and outlives what it runs, whose end it sees."""
 
 
 def test_a_killed_chat_gives_the_terminal_back_and_keeps_what_was_written(
@@ -197,7 +198,8 @@ def test_a_killed_chat_gives_the_terminal_back_and_keeps_what_was_written(
     terminal.read_until(lambda: all(code in terminal.written for code in RESTORED))
 
     end = time.perf_counter() + PATIENCE_SECONDS
-    while termios.tcgetattr(terminal.slave) != before:
+    # Until its parent has seen it end, a killed process is still one of the system's.
+    while termios.tcgetattr(terminal.slave) != before or (tmp_path / "pid").exists():
         assert time.perf_counter() < end
         select.select([], [], [], 0.05)
     terminal.close()
