@@ -157,7 +157,7 @@ def test_a_long_conversation_shows_its_end_and_brings_the_rest_on_the_way_up(
         assert shown == [f"message {number}" for number in range(120, 200)]
         views = {view.entry: view for view in it.app.screen.query(MessageView)}
         # What was at the top still is, a few rows of margin aside.
-        assert 0 < views[entries[140]].region.y < 6
+        await it.until(lambda: 0 < views[entries[140]].region.y < 6)
 
         await it.pilot.press("ctrl+end")
         await it.until(lambda: transcript.following)
