@@ -232,6 +232,8 @@ class Generate:
         logprobs_drawn: they are of what tokens were drawn from, not the target's own.
         prompt_logprobs: fill ``Prefill.logprobs``, likewise; the whole prompt is read
             for it.
+        gather_ms: cycles after the first may be told so much later, together. For an
+            interface that draws seldom and shares a processor with the engine.
     """
 
     op: ClassVar[str] = "generate"
@@ -259,6 +261,7 @@ class Generate:
     logprobs: int | None = None
     logprobs_drawn: bool = False
     prompt_logprobs: int | None = None
+    gather_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,10 @@ SUMMARIZE = (
 )
 """What ``compact`` asks."""
 
+GATHER_MS = 250
+"""Cycles are told together so often where the interface shares the processor with the
+engine: waking it for each would cost as much as drawing, which is seldom there."""
+
 
 class Asking(ShownPath):
     """The person's side of a conversation.
@@ -319,6 +323,7 @@ class Asking(ShownPath):
             max_tokens=self.settings.max_tokens,
             effort=self.settings.effort,
             draft=self.settings.draft,
+            gather_ms=GATHER_MS if self.engine.shared else 0,
         )
         forget([m for m in self.tree.messages if isinstance(m, Reply)])
         self.reply = Reply(self.model_name, self._time_of_day(), command.id, now)

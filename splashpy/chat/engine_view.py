@@ -40,6 +40,13 @@ class EngineView:
         """Nothing about it changes by itself."""
         return self.phase in ("ready", "unloaded", "dead", "failed")
 
+    @property
+    def shared(self) -> bool:
+        """Whether it computes on the processor the interface runs on."""
+        # A GPU says how much it may hold; a processor holds whatever there is.
+        device = self.device
+        return bool(device and device.name and not device.working_set_bytes)
+
     def hear(self, event: Event) -> bool:
         """Take in what is about the engine itself; whether the event was."""
         match event:

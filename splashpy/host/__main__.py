@@ -15,7 +15,7 @@ import sys
 
 from splashpy.host.host import Host
 from splashpy.host.outbox import Outbox
-from splashpy.protocol import Event, Failure, Log, Shutdown
+from splashpy.protocol import Event, Failure, Generate, Log, Shutdown
 from splashpy.wire import command_from_line
 
 _FATAL_STATUS = 70  # the engine is no longer sound
@@ -46,6 +46,8 @@ def main() -> int:
             if isinstance(command, Shutdown):
                 grace = command.grace_ms / 1e3
                 break
+            if isinstance(command, Generate):
+                outbox.gather(command.id, command.gather_ms / 1e3)
             host.handle(command)
     host.close(grace)
     outbox.close(grace)

@@ -3,15 +3,20 @@
 
 Whoever emits never waits: when the queue is full, the text of a cycle joins that of the
 cycle before it of the same request. Meters get coarser, text is never dropped.
+
+Cycles of a request that is told in batches wait for each other. On a processor that
+also decodes, waking a reader for every one of them costs more than reading it.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
-from splashpy.protocol import Cycle, Event
+from splashpy.protocol import Cycle, Done, Event, Failure
 from splashpy.wire import to_line
 
 LIMIT = 1024  # events waiting before cycles are merged
@@ -22,7 +27,7 @@ class Outbox:
     """A bounded queue in front of a writer thread.
 
     Args:
-        write: sends one line; raises OSError when the reader is gone.
+        write: sends lines; raises OSError when the reader is gone.
         limit: events waiting before cycles are merged.
     """
 
@@ -30,6 +35,8 @@ class Outbox:
         self._write = write
         self._limit = limit
         self._events: deque[Event] = deque()
+        self._patience: dict[str, float] = {}  # seconds, of requests told in batches
+        self._due = math.inf
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(
@@ -37,12 +44,28 @@ class Outbox:
         )
         self._thread.start()
 
+    def gather(self, request: str, seconds: float) -> None:
+        """Tell cycles of a request together, at most so late; the first one at once."""
+        with self._changed:
+            self._patience[request] = seconds
+
     def put(self, event: Event) -> None:
         """Queue an event; never blocks on the reader."""
         with self._changed:
             if len(self._events) < self._limit or not self._joined(event):
                 self._events.append(event)
-            self._changed.notify()
+            due = time.monotonic() + self._patience_for(event)
+            if due < self._due:
+                self._due = due
+                self._changed.notify()
+
+    def _patience_for(self, event: Event) -> float:
+        """Seconds it may wait for others."""
+        if isinstance(event, Cycle):
+            return self._patience.get(event.id, 0.0) if event.i else 0.0
+        if isinstance(event, Done | Failure):
+            self._patience.pop(event.id, None)
+        return 0.0
 
     def close(self, timeout: float | None = None) -> None:
         """Send what is queued, then end the thread."""
@@ -65,17 +88,21 @@ class Outbox:
         return False
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._events and not self._closing:
-                    self._changed.wait()
-                if not self._events:
-                    return
-                event = self._events.popleft()
+        while events := self._batch():
             try:
-                self._write(to_line(event))
+                self._write(b"".join(map(to_line, events)))
             except OSError:
                 return  # nobody reads any more; the command channel ends the host
+
+    def _batch(self) -> list[Event]:
+        """Everything there is, once it is due; nothing at the end."""
+        with self._changed:
+            while not self._closing and (wait := self._due - time.monotonic()) > 0:
+                self._changed.wait(None if wait == math.inf else wait)
+            events = list(self._events)
+            self._events.clear()
+            self._due = math.inf
+            return events
 
 
 def merge(first: Event, second: Event) -> Cycle | None:

@@ -6,12 +6,15 @@ from __future__ import annotations
 import pytest
 from chat.spoken import READY, ask, exchange, finish, new_session, replies_of, write
 
+from splashpy.chat.asking import GATHER_MS
 from splashpy.chat.entries import Attachment, UserMessage
 from splashpy.chat.session import Session
 from splashpy.errors import EngineDiedError
 from splashpy.protocol import (
     Cancel,
     Count,
+    Device,
+    EngineHello,
     Failure,
     Generate,
     Sampling,
@@ -36,6 +39,25 @@ def test_a_request_carries_the_conversation_and_the_settings() -> None:
     )
     assert command.max_tokens == 5
     assert command.sampling.temperature == 0.0
+
+
+@pytest.mark.parametrize(
+    ("device", "gather_ms"),
+    [
+        (Device(name="CPU x86_64", memory_bytes=8 << 30), GATHER_MS),
+        (Device(name="M", memory_bytes=8 << 30, working_set_bytes=6 << 30), 0),
+        (Device(), 0),  # another machine's, of which nothing is known
+    ],
+)
+def test_cycles_are_told_together_where_the_engine_computes_on_the_same_processor(
+    device: Device, gather_ms: int
+) -> None:
+    session = new_session()
+    session.apply(EngineHello(proto=1, version="1", pid=1, device=device), 0.0)
+    session.apply(READY, 0.0)
+    (command,) = session.submit("one", 1.0)
+    assert isinstance(command, Generate)
+    assert command.gather_ms == gather_ms
 
 
 def test_a_message_before_the_model_is_ready_waits_and_is_sent() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -96,6 +97,30 @@ def test_a_child_loads_answers_and_ends(client: ChildClient, model: Path) -> Non
     assert client.process.returncode == 0
     with pytest.raises(EOFError):
         client.receive(1)
+
+
+def test_a_child_tells_cycles_together_if_that_is_wished(
+    client: ChildClient, model: Path
+) -> None:
+    client.send(Load(model=str(model)))
+    until(client, Ready)
+    client.send(
+        Generate(
+            id="a",
+            prompt="hello",
+            max_tokens=ENDLESS,
+            sampling=GOING_ON,
+            gather_ms=600_000,
+        )
+    )
+    assert until(client, Cycle)[-1].i == 0
+    # Other events take along what is there; then nothing comes any more.
+    told = list(itertools.islice(iter(lambda: client.receive(1.0), None), 500))
+    assert len(told) < 500
+    client.send(Cancel(id="a"))
+    events = told + until(client, Done)
+    numbers = [event.i for event in events if isinstance(event, Cycle)]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_a_killed_child_ends_in_one_clear_error_after_the_text_it_sent(
