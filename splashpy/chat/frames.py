@@ -15,7 +15,7 @@ SHORTEST_SECONDS = 0.033
 LONGEST_SECONDS = 0.25
 SHARED_SECONDS = 0.5  # the longest where drawing is taken from decoding
 REMOTE_SECONDS = 0.1  # over ssh more frames would only queue up
-_SILENT_SECONDS = 0.25  # without a frame, after which only the time is drawn
+_SILENT_SECONDS = 0.25
 _SHARED_SILENT_SECONDS = 1.0
 _PART = 3.0  # a frame takes a third of a core at most
 _SHARED_PART = 100.0
@@ -51,6 +51,11 @@ class Frames:
         part = _SHARED_PART if self.shared else _PART
         return min(max(part * self._cost, floor), longest)
 
+    @property
+    def silence(self) -> float:
+        """Seconds without a frame after which the time is drawn all the same."""
+        return _SHARED_SILENT_SECONDS if self.shared else _SILENT_SECONDS
+
     def wait(self, now: float) -> float:
         """Seconds until the next frame may begin; 0 or less: now."""
         return self._began_at + self.seconds - now
@@ -60,8 +65,8 @@ class Frames:
 
         It delays no frame.
         """
-        silence = _SHARED_SILENT_SECONDS if self.shared else _SILENT_SECONDS
-        if now - max(self._began_at, self._ticked_at) < silence:
+        # A clock that is looked at so often may be a little early.
+        if now - max(self._began_at, self._ticked_at) < 0.9 * self.silence:
             return False
         self._ticked_at = now
         return True

@@ -70,8 +70,8 @@ def test_frames_come_at_least_four_times_a_second_and_less_often_unseen(
 def test_the_time_is_drawn_only_where_nothing_else_was_and_delays_no_frame() -> None:
     frames = Frames(shared=True)
     frames.begin(10.0, 0.0)
-    assert not frames.tick(10.9)
+    assert not frames.tick(10.8)
     assert frames.tick(11.0)
-    assert not frames.tick(11.9)
+    assert not frames.tick(11.8)
     assert frames.wait(11.0) <= 0
     assert frames.tick(12.0)

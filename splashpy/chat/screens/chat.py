@@ -16,7 +16,7 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Horizontal
+from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
@@ -53,7 +53,6 @@ from splashpy.units import format_bytes
 
 _QUIT_SECONDS = 1.0
 _TWICE_SECONDS = 0.4
-_TICK_SECONDS = 0.25
 _WELCOME = (
     "Type a message and press enter. You can type while the model loads.\n"
     "ctrl+j starts a new line, f1 shows all keys."
@@ -86,6 +85,8 @@ class ChatScreen(TellingScreen):
         self.session = conversation.session
         self._first_message = first_message
         self._flush_timer: Timer | None = None
+        self._ticker: Timer | None = None
+        self._tick_seconds = 0.0
         self._frames = Frames(remote=conversation.session.settings.remote)
         self._quit_timer: Timer | None = None
         self._stepped_at = float("-inf")
@@ -101,11 +102,13 @@ class ChatScreen(TellingScreen):
                 yield CompletionPopup()
             yield SpeedPanel()
         yield StatusLine()
-        yield QueuedMessage()
-        yield AttachedFiles()
-        keys = rebound(self.session.settings.keys)
-        yield PromptEditor(enter_sends="enter" in keys["send"].split(","))
-        yield HintFooter()
+        # In a container of its own it is not asked for its lines when others change.
+        with Vertical(id="desk"):
+            yield QueuedMessage()
+            yield AttachedFiles()
+            keys = rebound(self.session.settings.keys)
+            yield PromptEditor(enter_sends="enter" in keys["send"].split(","))
+            yield HintFooter()
         yield Static("window too small", id="tiny")
 
     def on_mount(self) -> None:
@@ -125,7 +128,6 @@ class ChatScreen(TellingScreen):
         )
         self._footer = self.query_one(HintFooter)
         self._pill = self.query_one("#pill", Static)
-        self._ticker = self.set_interval(_TICK_SECONDS, self._tick, pause=True)
         self.watch(self.transcript, "new_rows", self._show_pill)
         self.writing.remember(self.say)
         if self.session.settings.server:
@@ -165,10 +167,16 @@ class ChatScreen(TellingScreen):
         if session.too_long is not None:
             problem, session.too_long = session.too_long, None
             self.call_later(ask_what_to_send, self, problem)
-        if session.busy:
-            self._ticker.resume()
-        else:
-            self._ticker.pause()
+        self._keep_time(self._frames.silence if session.busy else 0.0)
+
+    def _keep_time(self, seconds: float) -> None:
+        """Look at the clock so often from now on; 0: never."""
+        if seconds == self._tick_seconds:
+            return
+        self._tick_seconds = seconds
+        if self._ticker is not None:
+            self._ticker.stop()
+        self._ticker = self.set_interval(seconds, self._tick) if seconds else None
 
     def _tick(self) -> None:
         """Time goes on while the engine says nothing."""
@@ -203,11 +211,7 @@ class ChatScreen(TellingScreen):
         if self._flush_timer is not None:
             self._flush_timer.stop()
             self._flush_timer = None
-        device = self.session.engine.device
-        # A GPU says how much it may hold; a processor holds whatever there is.
-        self._frames.shared = bool(device and device.name) and not (
-            device and device.working_set_bytes
-        )
+        self._frames.shared = self.session.engine.shared
         self._frames.unseen = not self.app.app_focus
         self._frames.begin(time.perf_counter(), time.thread_time())
         if self.conversation.take_in():
