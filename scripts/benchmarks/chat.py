@@ -87,7 +87,7 @@ run_chat(
 
 
 def main() -> None:
-    parser = measure.options(__doc__ or "", rounds=4)
+    parser = measure.options(__doc__ or "", rounds=8)
     parser.add_argument("--model", default="demo", help="installed model [demo]")
     parser.add_argument("--tokens", type=int, default=320, help="of an answer [320]")
     options = parser.parse_args()
