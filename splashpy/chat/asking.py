@@ -327,6 +327,7 @@ class Asking(ShownPath):
         )
         forget([m for m in self.tree.messages if isinstance(m, Reply)])
         self.reply = Reply(self.model_name, self._time_of_day(), command.id, now)
+        self.reply.meter.late = command.gather_ms / 1000
         self.add(self.reply, self.tree.leaf)
         return [command]
 

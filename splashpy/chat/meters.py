@@ -42,6 +42,7 @@ class LiveMeter:
         proposed: passes that proposed at least so many, from 1 on.
         draft_ms: all of drafting.
         verify_ms: all of verifying.
+        late: seconds after its end a cycle may be told at the latest.
     """
 
     committed: int = 0
@@ -53,6 +54,7 @@ class LiveMeter:
     proposed: Counter[int] = field(default_factory=Counter)
     draft_ms: float = 0.0
     verify_ms: float = 0.0
+    late: float = 0.0
     spark: deque[int] = field(default_factory=lambda: deque(maxlen=SPARK_CELLS))
     _first_at: float | None = None
     _after_prefill: int = 0
@@ -94,13 +96,23 @@ class LiveMeter:
         return self._after_prefill / self.passes if self.passes else None
 
     def rate(self, now: float) -> float | None:
-        """Tokens per second over the last three seconds, or since the first token."""
+        """Tokens per second over the last three seconds, or since the first token.
+
+        What ended since it was told last may still be on its way. Over three seconds
+        the same is so at both ends; since the first token, that time does not count
+        until it is longer than a cycle may be late.
+        """
         if self._first_at is None:
             return None
-        start = max(self._first_at, now - _WINDOW_SECONDS)
-        if now - start < _SHORTEST_SPAN_SECONDS or not self.passes:
+        start, end = now - _WINDOW_SECONDS, now
+        if start < self._first_at:
+            start = told_at = self._first_at
+            if self._recent:
+                told_at = self._recent[-1][0]
+            end = min(max(told_at, now - self.late), now)
+        if end - start < _SHORTEST_SPAN_SECONDS or not self.passes:
             return None
-        return sum(count for at, count in self._recent if at > start) / (now - start)
+        return sum(count for at, count in self._recent if at > start) / (end - start)
 
 
 def final_rate(done: Done) -> float | None:
