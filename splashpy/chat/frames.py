@@ -65,7 +65,7 @@ class Frames:
 
         It delays no frame.
         """
-        # A clock that is looked at so often may be a little early.
+        # Whoever asks every ``silence`` seconds may be a little early.
         if now - max(self._began_at, self._ticked_at) < 0.9 * self.silence:
             return False
         self._ticked_at = now

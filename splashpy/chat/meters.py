@@ -42,7 +42,7 @@ class LiveMeter:
         proposed: passes that proposed at least so many, from 1 on.
         draft_ms: all of drafting.
         verify_ms: all of verifying.
-        late: seconds after its end a cycle may be told at the latest.
+        late: seconds between the end of a cycle and its arrival here, at most.
     """
 
     committed: int = 0

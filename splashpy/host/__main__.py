@@ -46,7 +46,7 @@ def main() -> int:
             if isinstance(command, Shutdown):
                 grace = command.grace_ms / 1e3
                 break
-            if isinstance(command, Generate):
+            if isinstance(command, Generate) and command.gather_ms:
                 outbox.gather(command.id, command.gather_ms / 1e3)
             host.handle(command)
     host.close(grace)

@@ -45,7 +45,12 @@ class Outbox:
         self._thread.start()
 
     def gather(self, request: str, seconds: float) -> None:
-        """Tell cycles of a request together, at most so late; the first one at once."""
+        """Tell cycles of a request together; the first one at once.
+
+        Args:
+            request: its id, before anything was put of it.
+            seconds: a cycle waits for others at most.
+        """
         with self._changed:
             self._patience[request] = seconds
 

@@ -102,7 +102,7 @@ class ChatScreen(TellingScreen):
                 yield CompletionPopup()
             yield SpeedPanel()
         yield StatusLine()
-        # In a container of its own it is not asked for its lines when others change.
+        # Textual asks what is in a container for its lines only if that part changed.
         with Vertical(id="desk"):
             yield QueuedMessage()
             yield AttachedFiles()
